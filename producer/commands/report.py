@@ -17,7 +17,7 @@ def _report(invocation: Invocation, run: str | None) -> None:
         folder = run_with_report(run, servers)
     check_outputs(invocation.output.outputs, folder)
     info, report = folder.info(), folder.report()
-    with explain_unknown_form(folder.place, report["evaluator"]):
+    with explain_unknown_form(folder.final_path, report["evaluator"]):
         show(folder, report, info.request.options, msgspec.structs.replace(invocation.output, quiet=True))
     refuse_unscored(folder, report)
 

@@ -1,4 +1,4 @@
-"""The outputs of a sweep in its run folder, as they came: appended, synced, found again by their call."""
+"""The outputs of a sweep in its run folder: appended, synced, and found by their call."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from evalq.evalcore.model.calls import Output, Spending
 from evalq.producer.folder.files import DRIVER, RESERVE, AppendedFile, Reserve, whole_lines
 
 RESERVED_BYTES = 64 << 10
-"""For what processes tell of their attempts: a hundred bytes for each of them."""
+"""Room for the tallies of processes, a hundred bytes for each."""
 
-# Failures that say nothing of the agent: it was not heard.
+# Failures without an answer, for which the target is not to blame.
 UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
 _AGAIN = b'{"again"'
 _KEPT = b'{"kept"'
@@ -26,59 +26,59 @@ _CACHED = b'{"cached"'
 _BEGUN = b'{"begun"'
 
 
-class _Cached(msgspec.Struct):
+class _Reused(msgspec.Struct):
     cached: list[int]
     of: str = ""
 
 
-class _Begun(msgspec.Struct):
+class _BegunNote(msgspec.Struct):
     begun: int
     by: dict[str, str] = {}
     at: dict[str, int] = {}
     gone: int = 0
 
 
-class _Before(NamedTuple):
-    """An output of a call that was to be made again: where it stands, whose it was, and its kind of failure."""
+class _EarlierOutput(NamedTuple):
+    """An output of a call that is made again: its offset, its source, and its kind of failure."""
 
-    place: int
+    offset: int
     given: int
     failure: str | None
 
 
 class RecordedOutputs:
-    """Outputs in the order they came, appended and synced; of a call that was tried anew the last one counts."""
+    """Outputs in order of arrival; if a call is made again, the last one counts."""
 
     def __init__(self, path: Path, total: int) -> None:
         self._path = path
-        # Places instead of outputs: of a million calls these are eight megabytes, however long the answers are.
-        self._places = array("q", bytes(8 * total))  # where each call's line begins, plus 1; 0: none
-        self._earlier: dict[int, list[_Before]] = {}
+        # Offsets instead of outputs: eight megabytes for a million calls.
+        self._offsets = array("q", bytes(8 * total))  # the offset of each call's line, plus 1; 0: none
+        self._earlier: dict[int, list[_EarlierOutput]] = {}
         self._failed: dict[int, str] = {}
-        self._free: dict[int, str] = {}  # what the piece that is being read takes over, less what came of it
-        self._taken: list[int] = []  # what came of it
-        self._piece = 0  # where it begins
-        self._givers: list[str] = [""]
-        self._given = array("H", bytes(2 * total))  # of whom each output was taken: its place in _givers, plus 1
+        self._reusable: dict[int, str] = {}  # calls that the current piece takes over and has not yet given
+        self._reused_calls: list[int] = []  # calls that it has given
+        self._piece_start = 0  # its offset
+        self._source_runs: list[str] = [""]
+        self._source_of = array("H", bytes(2 * total))  # the index in _source_runs of each reused output, plus 1
         self._in: BinaryIO | None = None
         self._begun = self._ended_then = 0
         self.gone = 0
-        """Outputs that were paid for and could not be written down, and that no server has any more."""
+        """Outputs that were paid for, could not be written, and are not on a server either."""
         self._reserve = Reserve(path.with_name(RESERVE), RESERVED_BYTES)
         self._at: dict[str, int] = {}
         self.tallies: dict[str, str] = {}
-        """What each process told of the attempts it made, and what they cost."""
+        """The attempts of each process, and their cost."""
         self.count = 0
         self.paid = self.attempts = 0
         self.spending = Spending()
-        """Of all that was called for this sweep, tried anew or not: outputs, attempts, and what they cost."""
+        """Of all calls for this sweep, those made again included: outputs, attempts, and cost."""
         self.reused: Counter[str] = Counter()
-        """{run: outputs that were taken from it}, "" for a cache; of one that was made anew nothing is."""
+        """{run: outputs reused from it}, "" for a cache; a call that is made again does not count."""
         self._file, end = AppendedFile(path), 0
         for line in whole_lines(path) if path.exists() else ():
             self._note(line, end)
             end += len(line)
-        self._file.end = self._undone() if self._free else end
+        self._file.end = self._drop_torn_takeover() if self._reusable else end
 
     @property
     def errors(self) -> int:
@@ -87,20 +87,20 @@ class RecordedOutputs:
 
     @property
     def begun(self) -> int:
-        """Attempts that were begun, as far as is known: at least those of what is recorded."""
+        """Attempts that were begun, as far as known: at least those of recorded outputs."""
         return max(self._begun, self.attempts)
 
     @property
     def ended(self) -> int:
-        """Attempts that ended, recorded or told of by those who made them."""
-        # The greater: tallies know of attempts that brought no output, but are written down without a sync.
+        """Attempts that ended, by the outputs or by the tallies."""
+        # The greater one: tallies include attempts without an output, but are not synced.
         return max(self.attempts, sum(int(tally.split()[1]) for tally in self.tallies.values()))
 
     @property
     def under_way(self) -> dict[str, int]:
-        """{process: attempts} that were begun and had not ended when that was last told, less those that have since.
+        """{process: attempts} under way at the last note, without those that have ended since.
 
-        An output does not say whose it is: the first processes are taken for those that made what came since.
+        An output does not name its process, so attempts that ended count for the first processes.
         """
         since, found = self.ended - self._ended_then, {}
         for holder, attempts in self._at.items():
@@ -110,131 +110,127 @@ class RecordedOutputs:
 
     @property
     def cost(self) -> float:
-        """What all attempts cost, as far as is known: at least that of what is recorded."""
+        """The cost of all attempts, as far as known: at least that of recorded outputs."""
         return max(self.spending.total, sum(float(tally.split()[3]) for tally in self.tallies.values()))
 
     @property
     def lost(self) -> int:
-        """Attempts that were begun and came to nothing that anybody told, without those `under_way`."""
+        """Attempts that were begun and whose end is unknown, without those `under_way`."""
         return max(0, self.begun - self.ended - sum(self.under_way.values()))
 
     def note_begun(
         self, attempts: int, tallies: dict[str, str] | None = None, under_way: dict[str, int] | None = None
     ) -> None:
-        """Keep how many attempts were begun, and by whom, for counts and budgets that outlive the server.
-
-        Not worth a sync of its own.
-        """
-        news = {name: tally for name, tally in (tallies or {}).items() if self.tallies.get(name) != tally}
+        """Keep how many attempts each process began, so that counts and budgets outlive the server. Not synced."""
+        changed = {name: tally for name, tally in (tallies or {}).items() if self.tallies.get(name) != tally}
         at = under_way or {}
-        # In its order, too: a process that died since has as many attempts as before, and is not the next to end one.
-        if attempts != self._begun or news or [*at.items()] != [*self._at.items()]:
-            note = {"begun": attempts, "by": news, "at": at, "gone": self.gone}
+        # The order matters, too: see `under_way`.
+        if attempts != self._begun or changed or [*at.items()] != [*self._at.items()]:
+            note = {"begun": attempts, "by": changed, "at": at, "gone": self.gone}
             self._append([msgspec.json.encode(note) + b"\n"], sync=False)
 
     def reserve(self) -> None:
-        """Take the room that `note_stopped` needs. Raises OSError: better before the first call than behind it."""
+        """Take the room that `note_stopped` needs. Raises OSError, best before the first call."""
         self._reserve.take()
 
     def release(self) -> None:
-        """Give that room back: the calls are over."""
+        """Give that room back when the calls are over."""
         self._reserve.release()
 
     def note_stopped(self, attempts: int, tallies: dict[str, str], under_way: dict[str, int], gone: int) -> None:
-        """`note_begun` where the folder takes no more outputs: into the reserved room, and on disk when this returns.
+        """`note_begun` on a full disk: into the reserved room, and on disk when this returns.
 
-        ``gone`` outputs were paid for, are not in the folder, and no server keeps them. Raises OSError.
+        ``gone`` counts paid outputs that neither the folder nor a server has. Raises OSError.
         """
         self._reserve.release()
         note = {"begun": attempts, "by": tallies, "at": under_way, "gone": self.gone + gone}
         self._append([msgspec.json.encode(note) + b"\n"])
 
-    def had(self, call: int) -> bool:
-        """Whether a call is recorded, or was before it was to be made again."""
+    def was_recorded(self, call: int) -> bool:
+        """Whether a call is recorded, or was before it was dropped."""
         return self.has(call) or call in self._earlier
 
     def has(self, call: int) -> bool:
         """Whether a call is recorded."""
-        return self._places[call] > 0
+        return self._offsets[call] > 0
 
-    def given(self, call: int) -> bool:
-        """Whether what is recorded of a call was paid for by another sweep."""
-        return self._given[call] > 0
+    def is_reused(self, call: int) -> bool:
+        """Whether another sweep paid for the recorded output of a call."""
+        return self._source_of[call] > 0
 
     def calls(self) -> list[int]:
-        """All that are recorded."""
-        return [call for call, place in enumerate(self._places) if place]
+        """All recorded calls."""
+        return [call for call, offset in enumerate(self._offsets) if offset]
 
     @property
     def config(self) -> str:
-        """The digest of its target's settings in the first output that it has; empty without one."""
+        """The digest of its target's settings in the first output; empty without one."""
         output = next((found for call in self.calls()[:1] if (found := self.get(call)) is not None), None)
         return "" if output is None else output.config
 
     def failed(self) -> list[int]:
-        """Those without an output."""
+        """The calls without an output."""
         return sorted(self._failed)
 
     def unanswered(self) -> Counter[str]:
-        """{kind of failure: calls} of those that nothing came of, through no doing of the agent's."""
+        """{kind of failure: calls} of failures for which the target is not to blame."""
         return Counter(kind for kind in self._failed.values() if kind in UNANSWERED)
 
     def add(self, outputs: list[Output], *, cached: bool = False, of: str = "") -> list[Output]:
-        """Keep new outputs, safely on disk when this returns; returns those that were new.
+        """Keep new outputs, safely on disk when this returns; returns the new ones.
 
-        What is ``cached`` was paid for by another sweep: by that of the run ``of``, where that is known.
+        Another sweep paid for ``cached`` outputs: that of the run ``of``, if it is known.
         """
-        # Reversed, since the last one of a key stays: of two outputs of a call the first counts, as in the ledger.
+        # Reversed, so that the first of two outputs of a call counts, as in the ledger.
         fresh = {output.call: output for output in reversed(outputs) if not self.has(output.call)}
         if fresh:
             lines = [msgspec.json.encode(output) + b"\n" for output in fresh.values()]
             if cached:
-                # In one piece with the outputs, and before them: after a crash in between they would count as paid.
-                lines.insert(0, msgspec.json.encode(_Cached(list(fresh), of)) + b"\n")
+                # In one piece with the outputs, and before them, so that after a crash they do not count as paid.
+                lines.insert(0, msgspec.json.encode(_Reused(list(fresh), of)) + b"\n")
             self._append(lines)
         return list(fresh.values())
 
     def drop(self, calls: list[int]) -> None:
-        """Have these calls made again; what they have stays as earlier attempts."""
+        """Drop the outputs of calls that are to be made again; they stay as earlier attempts."""
         self._append([_AGAIN + b":" + msgspec.json.encode(calls) + b"}\n"])
 
     def put_back(self) -> None:
-        """Have what `drop` left without an output as it was: a failure that nobody tries again has still happened."""
+        """Restore dropped calls that have no new output: their failure still counts."""
         if left := sorted(call for call in self._earlier if not self.has(call)):
             self._append([_KEPT + b":" + msgspec.json.encode(left) + b"}\n"])
 
     def get(self, call: int) -> Output | None:
-        """What is recorded of a call, with the attempts of earlier tries."""
-        place = self._places[call]
-        if not place:
+        """The recorded output of a call, with the attempts of earlier tries."""
+        offset = self._offsets[call]
+        if not offset:
             return None
-        output = self._read(place - 1)
+        output = self._read(offset - 1)
         for before in reversed(self._earlier.get(call, ())):
-            output = output.after(self._read(before.place))
+            output = output.after(self._read(before.offset))
         return output
 
     def _append(self, lines: list[bytes], *, sync: bool = True) -> None:
-        place = self._file.end
+        offset = self._file.end
         self._file.append(b"".join(lines), sync=sync)
         for line in lines:
-            self._note(line, place)
-            place += len(line)
+            self._note(line, offset)
+            offset += len(line)
 
-    def _undone(self) -> int:
-        """Forget a takeover that a process was killed in the middle of; returns where it begins.
+    def _drop_torn_takeover(self) -> int:
+        """Drop a reused piece that a kill cut off; returns its offset.
 
-        All of it is taken again. With its first line left there, a call of it that is made and paid for would look
-        as if it were free.
+        The whole piece is written again. If its first line stayed, calls of it that are made later would count as free.
         """
-        for call in self._taken:
+        for call in self._reused_calls:
             self._forget(call)
-        self._free.clear()
-        return self._piece
+        self._reusable.clear()
+        return self._piece_start
 
-    def _note(self, line: bytes, place: int) -> None:
+    def _note(self, line: bytes, offset: int) -> None:
         try:
-            if self._free and line.startswith((_AGAIN, _KEPT, _BEGUN, _CACHED)):
-                self._free.clear()  # outputs stand right behind the line that gives them: the rest never came
+            if self._reusable and line.startswith((_AGAIN, _KEPT, _BEGUN, _CACHED)):
+                self._reusable.clear()  # outputs follow their line at once: the rest never came
             if line.startswith(_AGAIN):
                 for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
                     self._drop(call)
@@ -244,27 +240,31 @@ class RecordedOutputs:
                     self._put_back(call)
                 return
             if line.startswith(_BEGUN):
-                begun = msgspec.json.decode(line, type=_Begun)
+                begun = msgspec.json.decode(line, type=_BegunNote)
                 self._begun, self._at, self.gone = begun.begun, begun.at, begun.gone
                 self.tallies |= begun.by
                 self._ended_then = self.ended
                 return
             if line.startswith(_CACHED):
-                taken = msgspec.json.decode(line, type=_Cached)
-                self._free, self._taken, self._piece = dict.fromkeys(taken.cached, taken.of), [], place
+                reused = msgspec.json.decode(line, type=_Reused)
+                self._reusable, self._reused_calls, self._piece_start = (
+                    dict.fromkeys(reused.cached, reused.of),
+                    [],
+                    offset,
+                )
                 return
             output = Output.from_wire(line)
-            giver = self._free.pop(output.call, None)
-            if giver is None:
-                self._free.clear()
+            source_run = self._reusable.pop(output.call, None)
+            if source_run is None:
+                self._reusable.clear()
             if self.has(output.call):
-                return  # kept once more by a process that was interrupted before it had noted the first
-            self._places[output.call] = place + 1
+                return  # written twice by a process that was interrupted before it had noted the first
+            self._offsets[output.call] = offset + 1
         except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
-            raise WireError(f"{self._path} is damaged at byte {place}: {error}") from error
+            raise WireError(f"{self._path} is damaged at byte {offset}: {error}") from error
         self.count += 1
-        if giver is not None:
-            self._take(output.call, giver)
+        if source_run is not None:
+            self._take(output.call, source_run)
         else:
             self.paid += 1
             self.attempts += len(output.attempts)
@@ -272,20 +272,20 @@ class RecordedOutputs:
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 
-    def _take(self, call: int, giver: str) -> None:
-        if giver not in self._givers:
-            self._givers.append(giver)
-        self._given[call] = self._givers.index(giver) + 1
-        if self._free:
-            self._taken.append(call)
+    def _take(self, call: int, source_run: str) -> None:
+        if source_run not in self._source_runs:
+            self._source_runs.append(source_run)
+        self._source_of[call] = self._source_runs.index(source_run) + 1
+        if self._reusable:
+            self._reused_calls.append(call)
         else:
-            self._taken.clear()  # the piece is whole
-        self.reused[giver] += 1
+            self._reused_calls.clear()  # the piece is whole
+        self.reused[source_run] += 1
 
     def _drop(self, call: int) -> None:
-        if place := self._places[call]:
-            # `paid` and `attempts` stay: an output that is asked for anew was paid for all the same.
-            before = _Before(place - 1, self._given[call], self._failed.get(call))
+        if offset := self._offsets[call]:
+            # `paid` and `attempts` stay, since the dropped output was paid for.
+            before = _EarlierOutput(offset - 1, self._source_of[call], self._failed.get(call))
             self._forget(call)
             self._earlier.setdefault(call, []).append(before)
 
@@ -293,53 +293,53 @@ class RecordedOutputs:
         before = self._earlier[call].pop()
         if not self._earlier[call]:
             del self._earlier[call]
-        self._places[call], self._given[call] = before.place + 1, before.given
+        self._offsets[call], self._source_of[call] = before.offset + 1, before.given
         self.count += 1
         if before.given:
-            self.reused[self._givers[before.given - 1]] += 1
+            self.reused[self._source_runs[before.given - 1]] += 1
         if before.failure is not None:
             self._failed[call] = before.failure
 
     def _forget(self, call: int) -> None:
-        if self._given[call]:
-            self.reused[self._givers[self._given[call] - 1]] -= 1
-            self._given[call] = 0
-        self._places[call] = 0
+        if self._source_of[call]:
+            self.reused[self._source_runs[self._source_of[call] - 1]] -= 1
+            self._source_of[call] = 0
+        self._offsets[call] = 0
         self._failed.pop(call, None)
         self.count -= 1
 
-    def _read(self, place: int) -> Output:
+    def _read(self, offset: int) -> Output:
         if self._in is None:
             self._in = open_input(self._path)
-        self._in.seek(place)
+        self._in.seek(offset)
         return Output.from_wire(self._in.readline())
 
 
-# Who drove a sweep in its folder last: whoever takes it over names that token to the ledger.
+# The last driver of a sweep in its folder: the next driver needs its token to take over in the ledger.
 
 
 class LastDriver:
-    """The token in the file of a run folder at ``place``, which may keep it in another of ``files``."""
+    """The last driver's token of the run folder ``folder``, kept in the folder ``files``."""
 
-    def __init__(self, place: Path, files: Path) -> None:
-        self._place = place
+    def __init__(self, folder: Path, files: Path) -> None:
+        self._folder = folder
         self._path = files / DRIVER
 
     def token(self) -> str:
-        """That of a driver that is dead, where the caller holds the folder's lock.
+        """The token of the last driver, which is dead if the caller holds the folder's lock.
 
-        Empty where nobody drove, or did so in the folder that this is a copy of.
+        Empty if no driver has been here, or if this folder is a copy of the one it was in.
         """
         with contextlib.suppress(OSError, ValueError):
             token, _, where = read_plain(self._path).decode().rpartition(" ")
-            return token if where == self._where() else ""
+            return token if where == self._inode() else ""
         return ""
 
     def note(self, token: str) -> None:
-        """Remember whoever drives from now on."""
-        write_atomic(self._path, f"{token} {self._where()}".encode())
+        """Keep the token of the current driver."""
+        write_atomic(self._path, f"{token} {self._inode()}".encode())
 
-    def _where(self) -> str:
-        found = self._place.stat()
+    def _inode(self) -> str:
+        found = self._folder.stat()
         # A copy of the folder has another inode: it must not take over from the driver of the original.
         return f"{found.st_dev}:{found.st_ino}"

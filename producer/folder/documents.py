@@ -1,4 +1,4 @@
-"""run.json and report.json as they are read back: typed, and checked for a form that this evalq knows."""
+"""Read run.json and report.json: typed, and checked for a form that this evalq knows."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ SCHEMA = 1
 
 
 _PARAMS_BYTES = 65_536
-"""Longer parameters, as those with many cases, stand in the plan and in the report: run.json is read whole by every
-command that lists runs, and written again at each step of a run."""
+"""Longer parameters, such as many cases, are only in the plan and the report: each step of a run writes run.json again,
+and lists of runs read it whole."""
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What every command may rely on; facts beyond these stay in the file as they are.
+    """The typed facts of run.json; other facts stay in the file.
 
-    ``name`` is what its suite calls it. ``epoch`` is how often the run was told to a ledger, ``sources`` the inputs as
-    they are read and ``roots`` the folders a worker must be allowed to read for them. ``retry`` holds {chunk: dead
-    records} while dead records are tried again, ``progress`` the ledger's counters at the last look, ``follows`` the
-    log of a run that follows one, ``driver`` the token of whoever drove it from this folder last, ``server`` the
-    options that name the server it was driven on then (empty: none that outlives a command).
-    ``lineage``: whose outputs it has, where it took any; ``origin`` the run that it asks again, to more repeats or
-    another target. ``records`` and ``result`` are how many records its report has, and its headline, so that a list of
-    runs reads no reports. No program, server, key or targets file is chosen by what stands here (`evalcore.trust`).
+    ``name`` is its name in a suite. ``epoch`` counts how often the run was published to a ledger. ``sources`` are the
+    inputs as they are read, and ``roots`` the folders that workers must be allowed to read for them. ``retry`` has
+    {chunk: dead records} during a retry, ``progress`` the ledger's counters at the last poll, and ``follows`` the log
+    of a run that follows one. ``driver`` is the token of the last driver in this folder, ``server`` the options that
+    name its server (empty for an embedded one).
+    ``lineage`` says which runs its outputs come from, and ``origin`` is the run that it extends. ``records`` and
+    ``result`` are the number of records and the headline of its report, for lists of runs. No program, server, key or
+    targets file is chosen by this file (`evalcore.trust`).
     """
 
     run: str
@@ -66,48 +66,48 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:
-    """The typed part of the ``facts`` that the file at ``path`` holds. Raises WireError where they are not a run's."""
-    # Before the fields: those of a newer form would be told as damage, and what helps is another evalq.
+    """The typed part of the ``facts`` that the file at ``path`` holds. Raises WireError if they are not a run's."""
+    # First: the fields of a newer form would look damaged.
     schema = facts.get("schema", SCHEMA)
     if isinstance(schema, int) and schema > SCHEMA:
         raise WireError(f"{path} has form {schema}, and this evalq reads up to {SCHEMA}: use the evalq that wrote it")
     try:
         info = msgspec.convert(facts, RunInfo)
         return msgspec.structs.replace(info, server=_as_options(info.server))
-    # JSON that is nested too deep is damage as any other, and no traceback.
+    # JSON that is nested too deeply counts as damage.
     except (msgspec.ValidationError, RecursionError) as error:
         raise WireError(f"{path} is damaged: {error}") from error
 
 
 def short(params: dict[str, Json]) -> dict[str, Json]:
-    """``params`` as files have them that say how a run stands or was cut: none of long ones."""
+    """``params`` for run.json and the plan: empty if they are long."""
     return {} if longer_than(params, _PARAMS_BYTES) else params
 
 
 def request_fact(request: Request) -> dict[str, Json]:
     """``request`` as run.json has it."""
-    told: dict[str, Json] = msgspec.to_builtins(msgspec.structs.replace(request, params=short(request.params)))
-    return told
+    facts: dict[str, Json] = msgspec.to_builtins(msgspec.structs.replace(request, params=short(request.params)))
+    return facts
 
 
 def whole_request(request: Request, params: dict[str, Json]) -> Request:
-    """What a run was asked, whose run.json has ``request`` and whose plan has ``params``."""
+    """The whole request of a run, from ``request`` in run.json and ``params`` in its plan."""
     left_out = not request.params and not short(params)
     return msgspec.structs.replace(request, params=params) if left_out else request
 
 
 def _as_options(server: str) -> str:
-    """The ``server`` of a run.json as it may stand in a command that a person copies: no more than two options."""
-    with contextlib.suppress(ValueError):  # a quotation that does not end
+    """The ``server`` of a run.json, safe for a command that a person copies: at most two options."""
+    with contextlib.suppress(ValueError):  # an unclosed quote
         words = shlex.split(server)
         if words[::2] in ([], ["--broker"], ["--broker", "--ledger"]) and len(words) % 2 == 0:
             return shlex.join(words)
-    # As where an address has a password: its user knows which one it is.
+    # As for an address with a password.
     return "--broker URL"
 
 
 def read_facts(path: Path) -> dict[str, Json]:
-    """All that a JSON file of a run folder says. Raises WireError, OSError."""
+    """All facts of a JSON file in a run folder. Raises WireError, OSError."""
     try:
         found: dict[str, Json] = msgspec.json.decode(read_plain(path), type=dict)
     except (ValueError, RecursionError) as error:
@@ -115,7 +115,7 @@ def read_facts(path: Path) -> dict[str, Json]:
     return found
 
 
-# report.json as it is read again: it has the frame of a report, and what cannot be shown of it is told in words.
+# report.json: the frame that every report has, and an error for content that cannot be shown.
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _NEXT = "use the evalq that wrote it (evalq --version), or evaluate again"
@@ -141,7 +141,7 @@ class _ReportFault(msgspec.Struct):
 
 
 class _ReportFrame(msgspec.Struct):
-    """What every report has, whoever evaluated: `evalq.evalcore.fold.Fold` writes it."""
+    """The fields of every report: `evalq.evalcore.fold.Fold` writes them."""
 
     evaluator: str
     evaluator_version: str
@@ -153,12 +153,12 @@ class _ReportFrame(msgspec.Struct):
 
 
 def read_report(path: Path) -> dict[str, Json]:
-    """The report in the file at ``path``. Raises WireError where it is none that this evalq reads, OSError."""
+    """The report in the file at ``path``. Raises WireError if this evalq cannot read it, OSError."""
     return report_of(read_plain(path), str(path))
 
 
 def report_of(data: bytes, origin: str) -> dict[str, Json]:
-    """The report in ``data``, which came from ``origin``. Raises WireError where it is none that this evalq reads."""
+    """The report in ``data``, which came from ``origin``. Raises WireError if this evalq cannot read it."""
     try:
         found: dict[str, Json] = msgspec.json.decode(data, type=dict)
     except (ValueError, RecursionError) as error:
@@ -175,15 +175,14 @@ def report_of(data: bytes, origin: str) -> dict[str, Json]:
 
 @contextlib.contextmanager
 def explain_unknown_form(place: object, evaluator: str) -> Iterator[None]:
-    """A block that shows the report at ``place``, whose numbers are the evaluator's own and have a form that it knows.
+    """A block that shows the report at ``place``, whose results have the evaluator's own form.
 
-    Raises WireError, which says so, where the block ends in an error of what it is given: other code wrote the report,
-    or it was changed since.
+    Raises WireError if the block fails on that form: another version wrote the report, or somebody changed it.
     """
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        told = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         raise WireError(
-            f"{place}: its report is not of the form that this version of {evaluator} shows ({told}): {_NEXT}"
+            f"{place}: its report is not of the form that this version of {evaluator} shows ({reason}): {_NEXT}"
         ) from error

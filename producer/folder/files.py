@@ -1,7 +1,4 @@
-"""The names of the files in a run folder, and files that grow a whole piece at a time.
-
-A crash costs the last piece at most.
-"""
+"""The names of the files in a run folder, and files that grow by whole pieces, so that a crash loses only the last."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from evalq.evalcore.files import open_appending, open_input
 from evalq.producer.folder.lock import CANCEL, LOCK, WAIT
 
 RUNS = Path("evalq-runs")
-"""Where the folder of a run goes that is given none."""
+"""The default folder of run folders."""
 INFO = "run.json"
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"
@@ -25,37 +22,37 @@ KEY = "chunks.key"
 RECORDS = "records.jsonl"
 HEAD = "sweep.json"
 ASKED = "asked.json"
-"""The head of a sweep that is over: what was asked, so that it can be asked again."""
+"""The head of a finished sweep, so that it can be extended."""
 PROMPTS = "prompts.jsonl"
 CALLS = "calls.jsonl"
 RESERVE = "calls.reserve"
 """Room for the last count of a sweep's calls on a disk that is full."""
 OUTPUTS = "outputs.jsonl"
 RECORDED = "recorded.jsonl"
-"""The outputs that further targets are asked about, where this run called nobody for them."""
+"""The outputs for judges, if this run made no calls for them."""
 FURTHER = "further"
-"""The folder of the sweeps that ask about outputs."""
+"""The folder of the judges' sweeps."""
 SETTLED = "settings.json"
-"""The settings under which a further target is asked, by digests."""
+"""Digests of the settings of a judge's target."""
 DRIVER = "driver"
 JOINED = "judged.jsonl"
-"""The outputs with what was said of them."""
+"""The outputs with the judges' verdicts."""
 SWEPT = (HEAD, ASKED, PROMPTS, CALLS, RESERVE, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
-"""What a sweep reads and writes beside its evaluation."""
+"""Files of a sweep, beside those of its evaluation."""
 _RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, KEY, *SWEPT, "spool")
 _UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a run that was begun and came to no report may have written a file or folder of that name."""
+    """Whether an unfinished run may have written a file or folder of that name."""
     return name in _UNFINISHED or ".partial" in name or name.startswith("scratch-")
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what an unfinished run wrote, but its lock; run.json goes first, so that no half of a run is left."""
+    """Remove the files of an unfinished run except its lock; run.json first, so that no partial run is left."""
     (folder / INFO).unlink(missing_ok=True)
     for path in list(folder.iterdir()):
-        # A link goes as a file does: what it leads to is somebody else's.
+        # A link is removed like a file, and its target stays.
         if path.is_dir() and not path.is_symlink() and is_unfinished(path.name):
             shutil.rmtree(path)
         elif path.name != LOCK and is_unfinished(path.name):
@@ -63,10 +60,9 @@ def remove_unfinished(folder: Path) -> None:
 
 
 class AppendedFile:
-    """A file to append to, whose pieces are whole up to byte ``end``: the rest is what a killed driver left half
-    written, and goes when the first piece comes.
+    """A file to append to, with whole pieces up to byte ``end``. The first append removes a torn piece after it.
 
-    Only a run's driver appends. A reader may look in the middle of a write, and leaves an unfinished piece alone.
+    Only a run's driver appends. Others may read during a write, and ignore a torn piece.
     """
 
     def __init__(self, path: Path, end: int = 0) -> None:
@@ -77,8 +73,7 @@ class AppendedFile:
     def append(self, piece: bytes, *, sync: bool = True) -> None:
         """Add a piece, safely on disk when this returns; without ``sync``, when `sync` does.
 
-        Raises OSError, with the file as it was: what a full disk took of a piece is taken back, and so is a piece
-        during which the process was interrupted.
+        Raises OSError, and restores the file then; also if the process is interrupted.
         """
         rest = memoryview(piece)
         try:
@@ -89,41 +84,41 @@ class AppendedFile:
                 rest = rest[self._out.write(rest) :]
             if sync:
                 self.sync()
-            # Only when it is safe: a piece whose sync failed is taken back.
+            # Only now: a piece whose sync fails is removed again.
             self.end += len(piece)
-        except BaseException:  # Ctrl-C too: whoever goes on in this process counts places from `end`
+        except BaseException:  # also for Ctrl-C, since later offsets depend on `end`
             self._take_back()
             raise
 
     def _take_back(self) -> None:
-        # Let go of in any case, so that the next piece begins with cutting: a second Ctrl-C may end this cut, too.
+        # Close it in any case, so that the next append truncates again: a second Ctrl-C may end this truncation.
         out, self._out = self._out, None
         if out is not None:
             with contextlib.suppress(OSError), out:
                 out.truncate(self.end)
 
     def sync(self) -> None:
-        """All that was added is on disk when this returns. Raises OSError."""
+        """Sync all pieces to disk. Raises OSError."""
         if self._out is not None:
             os.fsync(self._out.fileno())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         out, self._out = self._out, None  # first, since closing may fail, too
         if out is not None:
             out.close()
 
 
 class Reserve:
-    """Room on the disk that is taken before it is needed, for what must be written where nothing else can be."""
+    """Reserved room on the disk, for data that must be written even when the disk is full."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self._size = size
 
     def take(self) -> None:
-        """Fill the file. Raises OSError where there is no such room."""
-        # Written out and not only asked for: a sparse file has no room, and not every file system can allocate.
+        """Fill the file. Raises OSError if the disk is full."""
+        # Written, not only allocated: not every file system can allocate.
         with open_appending(self.path) as out:
             rest = memoryview(bytes(max(0, self._size - out.seek(0, os.SEEK_END))))
             while rest:
@@ -131,7 +126,7 @@ class Reserve:
             os.fsync(out.fileno())
 
     def release(self) -> None:
-        """Give the room back; nothing where there is none."""
+        """Give the room back, if any."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""A job: one evaluation somebody asked for, from its request to a run folder and back."""
+"""A job: one evaluation, from its request to a run folder and back."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.own_runs import allow_for_process, named_paths, record, roots_of
 from evalq.producer.folder.run_folder import FolderTaken, RunFolder
 
-# The key of a run's chunks in its folder, for its owner's eyes alone (see `evalq.evalcore.records.digests`).
+# The key of a run's chunks, readable by its owner only (see `evalq.evalcore.records.digests`).
 
 _OWNER_ALONE = 0o600
 _MOST_KEY_BYTES = 1024
 
 
 def _keep_key(folder: RunFolder, key: str = "") -> str:
-    """Write ``key`` (a new one where none is given) to the folder, on disk when this returns; returns it.
+    """Write ``key`` (or a new one) to the folder, synced; returns it.
 
     Raises OSError.
     """
@@ -53,21 +53,21 @@ def _keep_key(folder: RunFolder, key: str = "") -> str:
 
 
 def read_key(folder: RunFolder) -> str:
-    """The key that a run's chunks were planned with. Raises WireError that says what to do where there is none."""
+    """The key that a run's chunks were planned with. Raises WireError without one."""
     path = folder.path / KEY
     try:
-        # Through no link: who may write in the folder could have another file of the user's taken for the key.
+        # Not through a link: somebody who may write in the folder could make evalq read another file of the user's.
         with open_unlinked(path) as stream:
             return checked_key(stream.read(_MOST_KEY_BYTES).decode("ascii").strip())
     except PermissionError as error:
-        whose = "only who began the run, or runs as root, can resume it"
+        whose = "only the user who began the run, or root, can resume it"
         raise WireError(f"{path} cannot be read: {error.strerror}; {whose}") from error
     except (OSError, ValueError, WireError) as error:
         reason = "it is a symbolic link" if path.is_symlink() else getattr(error, "strerror", None) or error
         raise WireError(f"{path} is damaged: {reason}; put it back (from a backup), or start the run anew") from error
 
 
-# The ids of runs: a new one each time, or with ``--once`` the same for the same key and the same work.
+# The ids of runs: new each time, or with ``--once`` the same for the same key and the same work.
 
 _ID_DIGITS = 16
 
@@ -78,18 +78,18 @@ def new_run_id(evaluator: str) -> str:
 
 
 def once_run_id(evaluator: str, work: bytes) -> str:
-    """The id of the run that does ``work``, in which the ``--once`` key is a part."""
+    """The id of the run that does ``work``, which includes the ``--once`` key."""
     return f"{evaluator}-{digest(work)[:_ID_DIGITS]}"
 
 
-# How a run is asked for: where its folder is, what of the input it takes, and by which names it goes.
+# The options of a run: its folder, its part of the input, and its names.
 
 
 class RunOptions(msgspec.Struct, frozen=True):
-    """What a command was asked for, apart from the evaluator's own request.
+    """The options of a run beside the evaluator's request.
 
-    ``out`` is the run folder itself, ``under`` a folder in which it gets the first free name like ``name``, or like its
-    evaluator's.
+    ``out`` is the run folder itself; ``under`` is a folder in which it gets the first free name after ``name`` or the
+    evaluator.
     """
 
     out: Path | None = None
@@ -104,44 +104,44 @@ class RunOptions(msgspec.Struct, frozen=True):
     unpack_bytes: int = MAX_UNPACKED_BYTES
 
 
-# The inputs of a begun run, which may be gone or be something else by now.
+# The inputs of a begun run, which may have changed since.
 
 
 def open_source(source: Source) -> BufferedReader:
-    """Its bytes. Raises InputChanged where there is no file (any more) that can be read."""
-    with _there(source):
+    """The bytes of an input. Raises InputChanged if the file cannot be read any more."""
+    with _source_readable(source):
         return open_input(source.path)
 
 
 def read_source(source: Source, span: Span) -> bytes:
-    """Those of ``span``; fewer if the file has become shorter. Raises InputChanged as `open_source` does."""
-    with _there(source):
+    """The bytes of ``span``; fewer if the file has become shorter. Raises InputChanged as `open_source` does."""
+    with _source_readable(source):
         return read_span(source.path, span)
 
 
 def total_bytes(sources: Sequence[Source]) -> int:
-    """Their sizes. Raises InputChanged as `open_source` does."""
+    """The size of all inputs. Raises InputChanged as `open_source` does."""
     total = 0
     for source in sources:
-        with _there(source):
+        with _source_readable(source):
             total += Path(source.path).stat().st_size
     return total
 
 
 def _absolute(source: Source) -> Source:
-    """The same from wherever it is read."""
+    """The source with an absolute path."""
     return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
 
 
 def _root_of(source: Source) -> Path:
-    """The folder a planned path is relative to: the current one, or the input's own where it lies elsewhere."""
+    """The folder that a planned path is relative to: the current one, or the input's folder outside of it."""
     real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
     return here if real.is_relative_to(here) else real.parent
 
 
 def _below_root(source: Source) -> str:
-    """Where it is below `_root_of`. Raises InputError for a link to what no plan can name."""
-    # Workers look below roots of their own, and must not follow a link out of them: the plan has no links.
+    """The path below `_root_of`. Raises InputError for a link to a path that is not UTF-8."""
+    # The plan has no links: workers read below their own roots, and must not follow a link out of them.
     real = os.path.realpath(source.path)
     if is_text(source.path) and not is_text(real):
         raise InputError("no input", [(source.given, f"it leads to {real!a}, which is not text in UTF-8: rename it")])
@@ -149,14 +149,14 @@ def _below_root(source: Source) -> str:
 
 
 @contextlib.contextmanager
-def _there(source: Source) -> Iterator[None]:
+def _source_readable(source: Source) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        reason = "it was there when the run was planned, and is gone: put it back, or start a new run"
+        reason = "it is gone since the run was planned: put it back, or start a new run"
         raise InputChanged("an input changed since its run began", [(source.given, reason)]) from None
     except OSError as error:
-        # Too many files are open here, or the disk fails: nothing is wrong with this one.
+        # Too many open files, or a failing disk: not a fault of this file.
         if error.errno in StorageError.NO_FILES | StorageError.NO_DISK:
             raise
         reason = f"it can no longer be read: {error.strerror or error}"
@@ -168,7 +168,7 @@ _TAKEN_SECONDS = 0.02
 
 
 class RunExistsError(Exception):
-    """A run of the same ``--once`` key, parameters and input was begun before, in ``path``."""
+    """A run with the same ``--once`` key, parameters and input has already begun, in ``path``."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -188,9 +188,7 @@ class Job:
         key: str,
         params: Params | None = None,
     ) -> None:
-        """``key``: that of its chunks' digests, as it is kept in ``folder``; ``params`` are the header's, where they
-        are validated already.
-        """
+        """``key`` is that of the chunks' digests, from ``folder``; ``params`` the header's, if already validated."""
         self.header = header
         self.folder = folder
         self.sources = sources
@@ -212,7 +210,7 @@ class Job:
 
     @property
     def roots(self) -> list[Path]:
-        """Folders a worker needs to be allowed to read, for the planned paths to be found."""
+        """The folders that a worker must be allowed to read for the planned paths."""
         own = (str(_root_of(source)) for source in self.sources)
         return [Path(root) for root in dict.fromkeys((*roots_of(self.folder), *own))]
 
@@ -220,13 +218,13 @@ class Job:
     @stdout_to_stderr()
     @uncollected()
     def start(
-        cls, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions, folder: RunFolder | None = None
+        cls, evaluator: Evaluator[Any, Any], request: Request, options: RunOptions, folder: RunFolder | None = None
     ) -> Job:
-        """A new run: inputs found and unpacked, columns checked, header and run.json written; in ``folder``, where a
-        sweep recorded its inputs, under the id that it has there.
+        """Start a run: find and unpack inputs, check columns, write header and run.json. After a sweep, ``folder`` has
+        its inputs, and the run keeps the id there.
 
-        Raises InputError, ConfigError, UsageError or StorageError, and leaves no folder behind then; RunExistsError
-        for --once.
+        Raises InputError, ConfigError, UsageError or StorageError, and removes the folder then; RunExistsError for
+        --once.
         """
         request = evaluator.command.request(request)
         params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
@@ -234,15 +232,15 @@ class Job:
             raise InputError("no input given: name files, folders, globs or - for standard input")
         sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
         if folder is not None:
-            return cls._filled(folder, folder.info().run, evaluator, params, sources, request, asked)
-        # With a key, the same request finds the same run: its id is made of all that could make it another.
-        run = _once_id(evaluator, params, sources, asked) or new_run_id(evaluator.name)
+            return cls._fill(folder, folder.info().run, evaluator, params, sources, request, options)
+        # With a --once key, the id depends on everything that could make it another run.
+        run = _once_id(evaluator, params, sources, options) or new_run_id(evaluator.name)
         try:
             return begin_folder(
-                asked,
+                options,
                 evaluator.name,
                 run,
-                lambda made: cls._filled(made, run, evaluator, params, sources, request, asked),
+                lambda made: cls._fill(made, run, evaluator, params, sources, request, options),
                 again=all(source.path != "-" for source in sources),
             )
         except RunExistsError:
@@ -253,7 +251,7 @@ class Job:
             raise
 
     @classmethod
-    def _filled(
+    def _fill(
         cls,
         folder: RunFolder,
         run: str,
@@ -261,39 +259,39 @@ class Job:
         params: Params,
         found: list[Source],
         request: Request,
-        asked: RunOptions,
+        options: RunOptions,
     ) -> Job:
-        """The run begun in ``folder``, which may have its name only later."""
+        """Begin the run in ``folder``, which may get its final name later."""
         begun, began = folder.begun, datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            line, most = evaluator.gathering.line, asked.unpack_bytes
+            line, most = evaluator.gathering.line, options.unpack_bytes
             plain = [_absolute(spool(source, folder.spool, line, most)) for source in found]
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
-            header = _header(run, evaluator, params, sources, columns, asked)
+            header = _header(run, evaluator, params, sources, columns, options)
             manifest, key = Manifest(folder), _keep_key(folder)
-            if not begun:  # run.json is the last, and makes it a run
+            if not begun:  # run.json comes last, and makes it a run
                 manifest.start(header)
             folder.note(
                 run=run,
                 evaluator=evaluator.name,
                 **({} if begun else {"state": "open", "epoch": 0, "started": began}),
-                tags=asked.tags,
-                suite=asked.suite,
-                name=asked.name,
+                tags=options.tags,
+                suite=options.suite,
+                name=options.name,
                 sources=msgspec.to_builtins(sources),
                 roots=list(dict.fromkeys(str(_root_of(source)) for source in sources)),
                 request=request_fact(request),
             )
             record(folder, named_paths(evaluator.name, request))
-            if begun:  # the manifest ends the calls of a sweep: until it is there, these are what is resumed
+            if begun:  # the manifest ends a sweep's calls: until then, a resume continues them
                 manifest.start(header)
                 folder.note(state="open")
         except OSError as error:
             if begun:
-                raise  # what it has is kept, and whoever drives it says how to go on
+                raise  # keep the folder; the sweep's driver reports how to continue
             raise _unusable(error, folder, found) from error
-        # The same data once, where there is much of it: what is planned holds all that was asked.
+        # Share long parameters with the header instead of keeping them twice.
         request = whole_request(msgspec.structs.replace(request, params=short(request.params)), header.params)
         return cls(header, folder, sources, request, manifest, key, params)
 
@@ -302,7 +300,7 @@ class Job:
     def load(cls, folder: RunFolder) -> Job:
         """The run begun in ``folder``.
 
-        Raises ConfigError when this code is not the one it was begun with, UsageError for a run that follows a log.
+        Raises ConfigError if another code version began it, UsageError for a run that follows a log.
         """
         info = folder.info()
         if info.follows:
@@ -318,73 +316,75 @@ class Job:
         return cls(header, folder, info.sources, request, manifest, read_key(folder))
 
     def adopt(self, key: str) -> None:
-        """Plan by the ``key`` under which another folder has begun this very run.
+        """Plan with the ``key`` of another folder that has begun this very run.
 
-        Raises Replanned where chunks were planned already.
+        Raises Replanned if chunks were already planned.
         """
         key, had = checked_key(key), self.manifest.begun
         if had:
-            drop_answers(self.folder)  # first: without a plan they would be damage
+            drop_answers(self.folder)  # first: answers without a plan would be damage
             self.manifest.start(self.header)
         self.key = _keep_key(self.folder, key)
         if had:
-            raise Replanned(f"{self.folder.place}: another folder has begun the run anew, and what it had is left out")
+            raise Replanned(
+                f"{self.folder.final_path}: another folder has begun the run anew, so the answers here are dropped"
+            )
 
 
-def planned_header(run: str, evaluator: Evaluator[Any, Any], request: Request, asked: RunOptions) -> Header:
+def planned_header(run: str, evaluator: Evaluator[Any, Any], request: Request, options: RunOptions) -> Header:
     """The header that a run of this ``request`` is started with. Raises what `Job.start` raises."""
     request = evaluator.command.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
     sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
     plain = [_absolute(source) for source in sources]
-    return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], asked)
+    return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], options)
 
 
-def new_path(asked: RunOptions, evaluator: str, run: str) -> Path:
-    """Where the run's folder goes. Raises RunExistsError where this very run has one already."""
-    path, number = asked.out or RUNS / run, 1
-    if asked.under is not None:
-        path = asked.under / folder_name(asked.name or evaluator)
+def new_path(options: RunOptions, evaluator: str, run: str) -> Path:
+    """The path of the run's folder. Raises RunExistsError if this very run already has one."""
+    path, number = options.out or RUNS / run, 1
+    if options.under is not None:
+        path = options.under / folder_name(options.name or evaluator)
     while True:
         if (path / "run.json").is_file() and _is_run(path, run):
             raise RunExistsError(path)
-        if asked.under is None or not path.exists():
+        if options.under is None or not path.exists():
             return path
         number += 1
-        path = asked.under / f"{folder_name(asked.name or evaluator)}-{number}"
+        path = options.under / f"{folder_name(options.name or evaluator)}-{number}"
 
 
 def folder_name(name: str) -> str:
-    """What a run's folder is called: brackets and the like, as in NAME[target=a], mean something to shells."""
+    """The name of a run's folder, without characters that mean something to shells, as in NAME[target=a]."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-")
 
 
 def begin_folder(
-    asked: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True
+    options: RunOptions, evaluator: str, run: str, fill: Callable[[RunFolder], T], *, again: bool = True
 ) -> T:
-    """What ``fill`` makes of a new run folder, which is seen under its name when that is done, and not before.
+    """Make a run folder with ``fill``, and give it its name after that; returns the result of ``fill``.
 
-    Raises what ``fill`` and `RunFolder.begin` raise, and RunExistsError where this very run has a folder already.
-    Without ``again`` it is filled once: its inputs can be read once.
+    Raises what ``fill`` and `RunFolder.begin` raise, and RunExistsError if this very run already has a folder.
+    ``again``: ``fill`` may run more than once, which standard input does not allow.
     """
     while True:
-        path = new_path(asked, evaluator, run)
+        path = new_path(options, evaluator, run)
         try:
             with RunFolder.begin(path) as folder:
                 return fill(folder)
         except UsageError:
-            if _is_run(path, run):  # somebody was first since it was looked for
+            if _is_run(path, run):  # another process has begun it meanwhile
                 raise RunExistsError(path) from None
             raise
         except FolderTaken:
             if not again:
                 raise UsageError(f"{path}: another process began a run there; name another folder with --out") from None
-            # Whoever was first gives the folder its run.json in a moment, and the next look finds that.
+            # The other process writes run.json in a moment; then the next attempt finds it.
             time.sleep(_TAKEN_SECONDS)
 
 
 def _is_run(path: Path, run: str) -> bool:
-    with contextlib.suppress(WireError, StorageError, UsageError):  # unreadable: some other run's, then
+    with contextlib.suppress(WireError, StorageError, UsageError):  # unreadable, so another run
         return RunFolder(path).info().run == run
     return False
 
@@ -395,7 +395,7 @@ def _header(
     params: Params,
     sources: list[Source],
     columns: list[tuple[str, ...]],
-    asked: RunOptions,
+    options: RunOptions,
 ) -> Header:
     planned = []
     for source, names in zip(sources, columns, strict=True):
@@ -407,24 +407,24 @@ def _header(
         code_version=code_version(),
         params=params.model_dump(mode="json"),
         inputs=tuple(planned),
-        suite=asked.suite,
-        priority="interactive" if asked.priority == "interactive" else "bulk",
-        chunk_size=asked.chunk_size,
-        limit=asked.limit,
+        suite=options.suite,
+        priority="interactive" if options.priority == "interactive" else "bulk",
+        chunk_size=options.chunk_size,
+        limit=options.limit,
     )
 
 
 def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> EvalqError:
-    """Why a run cannot begin: an input that cannot be read, or a folder that cannot be written."""
+    """The error of a run that cannot begin: an unreadable input, or an unwritable folder."""
     given = {path: source.given for source in sources for path in (source.path, _absolute(source).path)}
     if error.filename in given and error.errno not in StorageError.NO_FILES | StorageError.NO_DISK:
         return InputError("an input cannot be read", [(given[error.filename], error.strerror or str(error))])
     if isinstance(error.filename, str):
-        # The folder still has its private name, which its user has never seen.
+        # Not the private name, which the user has never seen.
         error.filename = folder.settled(error.filename)
-    said = StorageError.of(error, folder.place, "run the command again, or name another folder with --out")
+    failure = StorageError.of(error, folder.final_path, "run the command again, or name another folder with --out")
     passes = error.errno in StorageError.NO_SPACE | StorageError.NO_FILES | StorageError.NO_DISK
-    return said if passes else UsageError(str(said))
+    return failure if passes else UsageError(str(failure))
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
@@ -432,16 +432,16 @@ def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
         return cutter.columns
 
 
-def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], asked: RunOptions) -> str:
-    """The same id for the same key, code, parameters, plan, suite and inputs (their content, and the names that reports
-    show); empty without a key. How urgent a run is, and where its folder is, makes it no other one.
+def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Source], options: RunOptions) -> str:
+    """An id of key, code, parameters, plan, suite and inputs (their content, and the names that reports show); empty
+    without a key. It does not depend on the priority or the folder.
     """
-    if not asked.once:
+    if not options.once:
         return ""
     if any(source.path == "-" for source in sources):
         raise ConfigError("--once needs inputs that can be read twice, not standard input")
     what = [evaluator.name, evaluator.version, code_version(), params.model_dump(mode="json")]
-    parts = [asked.once, digest(canonical_json([*what, asked.chunk_size, asked.limit, asked.suite]))]
+    parts = [options.once, digest(canonical_json([*what, options.chunk_size, options.limit, options.suite]))]
     for source in sources:
         parts += [source.name, source.given, *source.members]
         for path in source.files:

@@ -1,4 +1,4 @@
-"""Answers on their way to the report: the journal of a run, and what a retry keeps of one."""
+"""The journal of a run's answers, and the answers that a retry keeps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from evalq.evalcore.files import open_input, replacing
 from evalq.producer.folder.files import HEAD, JOURNAL, KEPT, RECORDS, AppendedFile
 from evalq.producer.folder.run_folder import RunFolder
 
-# Number, length and digest, before each answer: who counts or looks for answers then reads none of them.
+# Number, length and digest precede each answer, so that counting and searching read no answers.
 _FRAME = struct.Struct(">QQ64s")
 
 
 class Journal:
-    """Answers in chunk order, as they were committed: what is in it is never computed again."""
+    """Answers in chunk order, as they were committed; evalq never computes them again."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._file = AppendedFile(folder.path / JOURNAL)
@@ -31,48 +31,48 @@ class Journal:
         return self._file.path
 
     def replay(self) -> Iterator[Partial]:
-        """The answers so far, in order from chunk 0, but a torn last one; this changes nothing."""
+        """The answers so far, in order from chunk 0, without a torn last one; changes nothing."""
         expected = 0
         for seq, partial, end in _frames(self.path) if self.path.exists() else ():
-            # Whatever this is (a page that a crash lost, an older piece), from here on answers are computed again.
+            # A lost page or an older piece: from here on answers are computed again.
             if seq != expected:
                 break
             self._file.end, expected = end, seq + 1
             yield partial
 
     def digests(self, count: int) -> Iterator[tuple[int, str]]:
-        """(chunk, digest) of the first ``count`` answers, none of which is read."""
+        """(chunk, digest) of the first ``count`` answers, without reading the answers."""
         for head in islice(_frame_heads(self.path), count):
             yield head.seq, head.digest
 
     def add(self, seq: int, partial: Partial) -> None:
-        """Append the answer of chunk ``seq`` behind those replayed; `sync` makes it safe. For the run's driver."""
-        # A sync for each answer would take longer than many a chunk: whoever trims the ledger syncs before.
+        """Append the answer of chunk ``seq`` after those replayed; `sync` makes it safe. Only for the run's driver."""
+        # No sync for each answer, which would be slow: the driver syncs before it trims the ledger.
         self._file.append(_frame(seq, partial), sync=False)
 
     def sync(self) -> None:
-        """All that was added is on disk when this returns."""
+        """Sync all answers to disk."""
         self._file.sync()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 class KeptAnswers:
-    """Answers of a finished run that its retry goes by: of any chunks, asked for about in their order.
+    """Answers of a finished run that its retry reuses, of any chunks; ``count`` is their number.
 
-    ``count`` is how many there are. Whoever asks goes through the file, so that none has to be remembered.
+    Queries come about in chunk order and read through the file, so that memory holds no answers.
     """
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.path / KEPT
         self.count = sum(1 for _ in _frame_heads(self._path))
-        # Each goes forward: a chunk may be given out long before its answer is collected.
+        # Two readers: a chunk may be given out long before its answer is collected.
         self._given, self._collected = _Finder(self._path), _Finder(self._path)
 
     def get(self, seq: int) -> Partial | None:
-        """The answer of chunk ``seq``, where it was kept."""
+        """The answer of chunk ``seq``, if it was kept."""
         head = self._given.find(seq)
         if head is None:
             return None
@@ -81,26 +81,26 @@ class KeptAnswers:
             return Partial(head.digest, stream.read(head.length))
 
     def collected(self, seq: int) -> bool:
-        """Whether chunk ``seq``, of which the answer is collected now, is one of them."""
+        """Whether the answer of chunk ``seq``, which is collected now, was kept."""
         return self._collected.find(seq) is not None
 
     def digests(self, first: int) -> Iterator[tuple[int, str]]:
-        """(chunk, digest) of those from chunk ``first`` on."""
+        """(chunk, digest) of the kept answers from chunk ``first`` on."""
         return ((head.seq, head.digest) for head in _frame_heads(self._path) if head.seq >= first)
 
     @staticmethod
-    def set_aside(folder: RunFolder, unwanted: Container[int]) -> None:
-        """Begin a retry: keep a finished run's answers but the ``unwanted``. May be repeated after a crash."""
+    def keep_for_retry(folder: RunFolder, unwanted: Container[int]) -> None:
+        """Begin a retry: keep a finished run's answers except the ``unwanted``. May be repeated after a crash."""
         with replacing(folder.path / KEPT) as out:
             for seq, answer in answers(folder):
                 if seq not in unwanted:
                     out.write(_frame(seq, answer))
-        # Last: killed before, the journal is still the whole truth, and this is done again from it.
+        # Last, so that after a kill this can be repeated from the journal.
         (folder.path / JOURNAL).unlink(missing_ok=True)
 
 
 def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
-    """(chunk, answer) of all that is in a run's journal, or of what a begun retry keeps of it."""
+    """(chunk, answer) of a run's journal, or of the answers that a retry keeps."""
     journal = folder.path / JOURNAL
     path = journal if journal.exists() else folder.path / KEPT
     for seq, partial, _ in _frames(path) if path.exists() else ():
@@ -108,7 +108,7 @@ def answers(folder: RunFolder) -> Iterator[tuple[int, Partial]]:
 
 
 def count_answers(path: Path, start: int = 0) -> tuple[int, int]:
-    """How many whole answers a journal has behind ``start``, and where the last of them ends; none of them is read.
+    """The number of whole answers in a journal after ``start``, and the end of the last one, without reading them.
 
     Raises OSError.
     """
@@ -118,7 +118,7 @@ def count_answers(path: Path, start: int = 0) -> tuple[int, int]:
         stream.seek(start)
         while len(head := stream.read(_FRAME.size)) == _FRAME.size:
             length = _FRAME.unpack(head)[1]
-            # Seeking goes past the end without an error: a torn answer would be counted as whole.
+            # Seeking past the end is no error, so a torn answer would count.
             if length > size - stream.tell():
                 break
             count, end = count + 1, stream.seek(length, os.SEEK_CUR)
@@ -126,7 +126,7 @@ def count_answers(path: Path, start: int = 0) -> tuple[int, int]:
 
 
 class _FrameHead(NamedTuple):
-    """What stands before an answer, and where that lies."""
+    """The head of an answer, with the answer's offset."""
 
     seq: int
     digest: str
@@ -135,7 +135,7 @@ class _FrameHead(NamedTuple):
 
 
 class _Finder:
-    """Finds heads in a file where they stand by number; going back, it begins again."""
+    """Finds heads by number in a sorted file; for a smaller number it begins again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -157,7 +157,7 @@ class _Finder:
 
 
 def _frame_heads(path: Path) -> Iterator[_FrameHead]:
-    """The head of each whole frame; none where there is no file."""
+    """The head of each whole frame; none without a file."""
     if not path.exists():
         return
     with open_input(path) as stream:
@@ -176,31 +176,31 @@ def _frame(seq: int, partial: Partial) -> bytes:
 
 
 def _frames(path: Path) -> Iterator[tuple[int, Partial, int]]:
-    """(chunk, answer, where its frame ends) of each whole frame of a journal."""
+    """(chunk, answer, end of its frame) of each whole frame of a journal."""
     with open_input(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         while len(head := stream.read(_FRAME.size)) == _FRAME.size:
             seq, length, digest = _FRAME.unpack(head)
-            if length > size - stream.tell():  # torn or damaged: seen before memory is taken for it
+            if length > size - stream.tell():  # torn or damaged; checked before memory is allocated
                 return
             data = stream.read(length)
             yield seq, Partial(digest.decode("ascii", "replace"), data), stream.tell()
 
 
-# Leaving a folder's plan for that of another folder, which has begun the same run in a ledger that had lost it.
+# Another folder may have begun the same run again in a ledger that had lost it; then its plan replaces this one's.
 
 
 class Replanned(ConfigError):
-    """A run has no plan in its folder any more, as another folder's stands: whoever drives it loads it again."""
+    """Another folder's plan replaces the one in this folder, so the driver has to load the run again."""
 
 
-def has_its_own(folder: RunFolder) -> bool:
-    """Whether a run is about what no other folder has: the outputs of its sweep, or the answers that a retry kept."""
+def has_unique_data(folder: RunFolder) -> bool:
+    """Whether this folder has data that no other has: outputs of a sweep, or answers that a retry kept."""
     return (folder.path / HEAD).is_file() or (folder.path / KEPT).exists() or folder.info().retry is not None
 
 
 def drop_answers(folder: RunFolder) -> None:
-    """Remove what was answered, which is computed again; what was planned can go then. May be repeated after a crash.
+    """Remove the answers, which are computed again, so that the plan can be replaced. May be repeated after a crash.
 
     Raises OSError.
     """

@@ -1,7 +1,7 @@
-"""Who drives a run, among the processes that see its folder: the one that holds the lock on its run.lock.
+"""Locks of a run folder: the process that holds run.lock drives the run.
 
-The kernel gives the lock back when its holder ends, however it ends. The file may be removed and made anew, so a lock
-counts only while the file that is locked is the one that has the name.
+The kernel releases the lock when its holder ends. The file may be removed and made again, so a lock counts only while
+the locked file is still the one with that name.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from evalq.workers.processes import identity
 
 LOCK = "run.lock"
 CANCEL = "cancel.lock"
-"""Held by whoever cancels the run for good, until its driver has ended."""
+"""Held by the command that cancels the run, until the run's driver has ended."""
 WAIT = "wait.lock"
-"""Held by a command of the run that waits for its driver in another folder."""
+"""Held by a command that waits for the run's driver in another folder."""
 _TRIES, _PAUSE = 5, 0.01
-"""`holder` takes the lock for a moment, shared: a driver that meets it tries again."""
+"""`holder` takes a shared lock for a moment, so a driver tries several times."""
 
 
 class RunLock:
@@ -42,12 +42,12 @@ class RunLock:
             file = open_appending(path)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _same(file, path):
-                    # For those who look: what counts is the kernel's lock, not what is written there.
+                if _is_same_file(file, path):
+                    # For display: only the kernel's lock counts.
                     os.truncate(file.fileno(), 0)
                     file.write(f"{identity.host()} {os.getpid()}".encode())
                     return cls(path, file)
-                file.close()  # removed between opening and locking: another file has the name now
+                file.close()  # another process removed and replaced it before the lock
             except BlockingIOError:
                 file.close()
                 tries += 1
@@ -61,24 +61,24 @@ class RunLock:
                 raise
 
     def moved(self, path: Path) -> None:
-        """The folder was renamed: the same file is at ``path`` now."""
+        """Note that the folder was renamed, and that the file is at ``path`` now."""
         self._path = path
 
     def release(self, *, remove: bool = False) -> None:
-        """Let go; with ``remove``, of the file too, while it is still this process's."""
-        # While it is still locked: a moment later the name could be that of the next driver's lock. It is already where
-        # this folder was renamed to be removed, and somebody began a run under its name since.
-        if remove and _same(self._file, self._path):
+        """Release the lock; with ``remove``, remove the file if it is still this one."""
+        # Before unlocking: a moment later the name could belong to the next driver's lock. It may do so already if this
+        # folder was renamed in order to be removed, and another run began under its name.
+        if remove and _is_same_file(self._file, self._path):
             with contextlib.suppress(OSError):
                 self._path.unlink()
         self._file.close()
 
 
 @contextlib.contextmanager
-def saying(path: Path) -> Iterator[None]:
-    """Hold the lock at ``path`` for a block, for others to see; where somebody does already, that one is seen."""
+def signalling(path: Path) -> Iterator[None]:
+    """Hold the lock at ``path`` for a block as a signal to others; if another process holds it, that is the signal."""
     lock = None
-    with contextlib.suppress(OSError):  # where it cannot be said, it goes on without
+    with contextlib.suppress(OSError):  # go on without the signal
         lock = RunLock.take(path)
     try:
         yield
@@ -88,23 +88,23 @@ def saying(path: Path) -> Iterator[None]:
 
 
 def holder(path: Path) -> str:
-    """ "host pid" of the process that holds the lock at ``path``; empty while nobody does. Changes nothing."""
+    """ "host pid" of the process that holds the lock at ``path``; empty if none does. Changes nothing."""
     try:
         with open_raw(path) as file:
-            # Shared, so that two who look at the same moment do not take each other for a driver.
+            # Shared, so that two readers do not take each other for a driver.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _written(path) or "another process"
+        return _read_holder(path) or "another process"
     except OSError:
         return ""
     return ""
 
 
 def interrupt_holder(path: Path) -> bool:
-    """Send SIGTERM to the process that holds the lock at ``path``: what Ctrl-C in its terminal would do to it.
+    """Send SIGTERM to the process that holds the lock at ``path``: like Ctrl-C in its terminal.
 
-    False, and nothing is sent, where that is not certainly a process of this host and of this user: its number is held
-    while it is seen to have this very file open, so that it can be nobody else's.
+    False if it may not be a process of this host and this user. The handle stays open while this checks that the
+    process has this very file open, so its number cannot have been reused.
     """
     host, _, number = holder(path).rpartition(" ")
     if host != identity.host() or not number.isdecimal() or not hasattr(os, "pidfd_open"):
@@ -121,7 +121,7 @@ def interrupt_holder(path: Path) -> bool:
 
 
 def _has_open(number: int, path: Path) -> bool:
-    """Whether a process has the file at ``path`` open (Linux). Raises OSError where it may not be looked at."""
+    """Whether a process has the file at ``path`` open (Linux). Raises OSError without permission."""
     wanted = path.stat()
     for opened in Path(f"/proc/{number}/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -130,13 +130,13 @@ def _has_open(number: int, path: Path) -> bool:
     return False
 
 
-def _written(path: Path) -> str:
+def _read_holder(path: Path) -> str:
     with contextlib.suppress(OSError):
         return read_plain(path)[:200].decode(errors="replace").strip()
     return ""
 
 
-def _same(file: FileIO, path: Path) -> bool:
+def _is_same_file(file: FileIO, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except OSError:

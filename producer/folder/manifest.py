@@ -1,4 +1,4 @@
-"""The plan of a run in its folder: header, chunks and seal, a line each, appended before the ledger hears of it."""
+"""The plan of a run in its folder: header, chunks and seal, a line each, written before the ledger gets it."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from evalq.producer.folder.documents import short
 from evalq.producer.folder.files import HEAD, MANIFEST, AppendedFile, whole_lines
 from evalq.producer.folder.run_folder import RunFolder
 
-# The chunks of a plan, as they stand in its file: of however many there are, a few pages are in memory.
+# The chunks of a plan, of which only a few pages are in memory.
 
 PAGE = 256
-"""Chunks that are read together: a run asks for them in order, at a few places at once."""
+"""Chunks in a page: a run reads them in order, from a few positions at once."""
 _PAGES = 4
 
 
 class PlannedChunks(Sequence[Chunk]):
-    """Chunks by number, read from the lines of the file by ``read`` whenever they are asked for.
+    """Chunks by number, decoded from the lines of the file by ``read`` when they are needed.
 
-    ``path`` says where the file is: a run's folder gets its name after its plan was begun. A slice is a view: it holds
-    no chunk either.
+    ``path`` returns the current path, since a run's folder gets its name later. A slice is a view.
     """
 
     def __init__(self, path: Callable[[], Path], read: Callable[[bytes], Chunk]) -> None:
         self._path = path
         self._read = read
-        self._starts = array("Q")  # where the first line of each page begins
+        self._starts = array("Q")  # the offset of each page
         self._last: list[Chunk] = []
         self._count = 0
         self._pages: dict[int, list[Chunk]] = {}
 
     def add(self, chunk: Chunk, start: int) -> None:
-        """The next chunk; its line begins at byte ``start``, right behind those of its page."""
+        """Add the next chunk, whose line begins at byte ``start``."""
         if self._count % PAGE == 0:
             self._starts.append(start)
             self._last = []
@@ -64,14 +63,14 @@ class PlannedChunks(Sequence[Chunk]):
     def _page(self, number: int) -> list[Chunk]:
         if number == len(self._starts) - 1:
             return self._last
-        # Out and in again, so that the dictionary's first page is always the one that was asked for longest ago.
-        page = self._pages.pop(number, None) or self._loaded(number)
+        # Removed and added, so that the dictionary's first page is the least recently used.
+        page = self._pages.pop(number, None) or self._load_page(number)
         self._pages[number] = page
         if len(self._pages) > _PAGES:
             del self._pages[next(iter(self._pages))]
         return page
 
-    def _loaded(self, number: int) -> list[Chunk]:
+    def _load_page(self, number: int) -> list[Chunk]:
         start, end = self._starts[number], self._starts[number + 1]
         with open_input(self._path()) as stream:
             stream.seek(start)
@@ -103,7 +102,7 @@ class _ChunkSlice(Sequence[Chunk]):
 
 
 class _PlanLine(msgspec.Struct, forbid_unknown_fields=True):
-    """One line of a manifest: one of these."""
+    """One line of a manifest, with one of these fields."""
 
     header: Header | None = None
     chunk: Chunk | None = None
@@ -111,7 +110,7 @@ class _PlanLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _SweepHeader(msgspec.Struct):
-    """As much of a sweep's as is asked for here."""
+    """The part of a sweep's header that is needed here."""
 
     code: str
 
@@ -140,9 +139,9 @@ def _canonical(part: Header | Chunk | Seal | None) -> bytes:
 
 
 def resumable_by(folder: RunFolder) -> str:
-    """Who can resume the run in ``folder``, where this code cannot: another did begin it. Else empty.
+    """The reason why this code cannot resume the run in ``folder``: another version began it. Else empty.
 
-    So too where that is not known: neither a plan is there nor a sweep's head, or they are damaged.
+    Empty, too, if that is unknown, since plan and sweep head are missing or damaged.
     """
     code = _begun_by(folder.path)
     if code in ("", code_version()):
@@ -152,31 +151,31 @@ def resumable_by(folder: RunFolder) -> str:
 
 def _begun_by(path: Path) -> str:
     try:
-        # Only the first lines: a long plan behind one takes time, and damage there says nothing of who began it.
+        # Only the first line, since a plan may be long, or damaged further down.
         if (path / MANIFEST).is_file():
             with open_input(path / MANIFEST) as stream:
                 header = _plan_lines.decode(stream.readline()).header
             return header.code_version if header is not None else ""
-        # A sweep in its calls has no plan yet.
+        # A sweep that still makes calls has no plan yet.
         with open_input(path / HEAD) as stream:
             return _sweep_heads.decode(stream.readline()).header.code
     except (OSError, ValueError, RecursionError):
         return ""
 
 
-def _undigested(chunk: Chunk) -> dict[str, Json]:
+def _without_digest(chunk: Chunk) -> dict[str, Json]:
     plain: dict[str, Json] = msgspec.to_builtins(chunk)
     del plain["digest"]
     return plain
 
 
 class Manifest:
-    """The plan of a run in its folder, appended to before the ledger hears of it."""
+    """The plan of a run in its folder, written before the ledger gets it."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._file = AppendedFile(folder.path / MANIFEST)
-        # Not of this object: in a circle the folder's lock would outlive whoever lets go of the run without closing it.
+        # Without a reference to self: a cycle would keep the folder's lock until the next garbage collection.
         self._chunks = PlannedChunks(lambda: folder.path / MANIFEST, _chunk)
         self.chunks: Sequence[Chunk] = self._chunks
         self.seal: Seal | None = None
@@ -193,14 +192,14 @@ class Manifest:
         return bool(self.chunks) or self.seal is not None
 
     def start(self, header: Header) -> None:
-        """Begin with ``header``: the file is there with it, or not at all. Raises OSError."""
+        """Write the file with its ``header``, atomically. Raises OSError."""
         line = b'{"header":' + to_wire(header) + b"}\n"
-        # Not appended: a full disk or a kill would leave a plan without its header, which nothing can be done with.
+        # Not appended: a full disk or a kill would leave a useless plan without a header.
         write_atomic(self.path, line)
         self._file.end = len(line)
 
     def load(self) -> Header:
-        """Read back what was written, but a torn last line; this changes nothing. Raises WireError."""
+        """Read the plan, without a torn last line; changes nothing. Raises WireError."""
         try:
             lines, end = whole_lines(self.path), 0
             first = next(lines, None)
@@ -208,15 +207,15 @@ class Manifest:
                 raise WireError("it has no whole line")
             header, end = _only(_plan_lines.decode(first).header), len(first)
             for line in lines:
-                self._take(_plan_lines.decode(line), len(header.inputs), end)
+                self._apply(_plan_lines.decode(line), len(header.inputs), end)
                 end += len(line)
         except (OSError, ValueError, RecursionError, WireError) as error:
             raise WireError(f"{self.path} is damaged: {error}; start the run anew") from error
         self._file.end = end
         return header
 
-    def _take(self, line: _PlanLine, inputs: int, start: int) -> None:
-        """One line behind the header's. Raises WireError for one that does not follow those before it."""
+    def _apply(self, line: _PlanLine, inputs: int, start: int) -> None:
+        """Apply one line after the header. Raises WireError if it does not fit to the lines before."""
         if self.seal is not None or line.header is not None:
             raise WireError("a line behind its end, or a second header")
         if line.chunk is None:
@@ -232,27 +231,27 @@ class Manifest:
     def extend(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks, safely on disk when this returns."""
         lines, end = [b'{"chunk":' + to_wire(chunk) + b"}\n" for chunk in chunks], self._file.end
-        # The file first: pages are read from it as soon as they are full.
+        # The file first, since full pages are read from it.
         self._append(b"".join(lines))
         for chunk, line in zip(chunks, lines, strict=True):
             self._chunks.add(chunk, end)
             end += len(line)
 
     def close(self, seal: Seal) -> None:
-        """The end of the plan."""
+        """Write the end of the plan."""
         self._append(b'{"seal":' + to_wire(seal) + b"}\n")
         self.seal = seal
 
     def _append(self, piece: bytes) -> None:
-        self._file.path = self.path  # the folder may have got its name since, and a failed write has the file reopened
+        self._file.path = self.path  # the folder may have its final name by now, and a failed write reopens the file
         self._file.append(piece)
 
     def document(self, header: Header) -> Iterator[bytes]:
-        """manifest.json, a piece at a time: the whole plan as one canonical JSON document, but for the chunks' digests,
-        which say nothing without the run's key, and for long parameters, which report.json has.
+        """manifest.json in pieces: the whole plan as canonical JSON, without the chunks' digests (useless without the
+        run's key) and without long parameters, which are in report.json.
         """
         header = msgspec.structs.replace(header, params=short(header.params))
         yield b'{"chunks":['
         for chunk in self.chunks:
-            yield (b"," if chunk.seq else b"") + canonical_json(_undigested(chunk))
+            yield (b"," if chunk.seq else b"") + canonical_json(_without_digest(chunk))
         yield b'],"header":' + _canonical(header) + b',"seal":' + _canonical(self.seal) + b"}\n"

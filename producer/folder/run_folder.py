@@ -1,10 +1,10 @@
-"""The run folder: everything a run needs to be resumed, and at its end everything that is shown of it.
+"""The run folder: everything that a run needs to be resumed, and its results.
 
-While a run goes: `run.json` (what was asked, how it stands), `manifest.jsonl` (header, chunks, seal, a line each),
+While a run goes: `run.json` (request and state), `manifest.jsonl` (header, chunks, seal, a line each),
 `chunks.key` (the secret of the chunks' digests), `parts.journal` (answers in chunk order) and `records.jsonl.partial`.
-When it is done these become manifest.json, report.json, results.yaml, report.md, report.html and records.jsonl, each
+At the end these become manifest.json, report.json, results.yaml, report.md, report.html and records.jsonl, each
 written under another name first and renamed.
-A run with dead records keeps its working files, so that a retry computes no more than their chunks.
+A run with dead records keeps its working files, so that a retry computes only their chunks.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from evalq.producer.folder.files import (
     is_unfinished,
     remove_unfinished,
 )
-from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, saying
+from evalq.producer.folder.lock import CANCEL, LOCK, WAIT, RunLock, holder, signalling
 
-# Names under which run folders are made before they have their own, and what killed processes left under them.
+# Private names under which run folders are made, and their removal after a kill.
 
 _YOUNG_SECONDS = 60.0
 _SCRATCH = re.compile(r"scratch-[a-z0-9_]{8}")
-"""As tempfile names folders."""
+"""Folders of tempfile."""
 _HALF = re.compile(r"\.[0-9a-f]{16}\.partial")
-"""As `evalq.evalcore.files.replacing` does files."""
+"""Files of `evalq.evalcore.files.replacing`."""
 
 
 def private_name(path: Path) -> Path:
-    """A name beside ``path`` that nobody else uses or looks at."""
-    # Six bytes: the twelve digits by which `is_private` knows such a name.
+    """A name beside ``path`` that no other process uses."""
+    # Six bytes: the twelve digits that `is_private` expects.
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
 
 
@@ -65,9 +65,9 @@ def is_private(name: str, of: str = "") -> bool:
 
 
 def clean_up(parent: Path, name: str = "", *, dry_run: bool = False) -> list[Path]:
-    """Remove what processes that were killed while they began a run (of that ``name``) left in ``parent``.
+    """Remove folders in ``parent`` of processes that were killed while they began a run (of that ``name``).
 
-    Returns what was removed, or would be. What a living process is at is locked, and stays.
+    Returns the folders. Folders of living processes are locked, and stay.
     """
     removed = []
     for entry in os.scandir(parent) if parent.is_dir() else ():
@@ -83,20 +83,20 @@ def clean_up(parent: Path, name: str = "", *, dry_run: bool = False) -> list[Pat
 
 
 def remove_halves(path: Path) -> None:
-    """Remove what killed drivers of the run in the folder at ``path`` were writing there. For the run's driver."""
+    """Remove unfinished files of killed drivers in the folder at ``path``. Only the run's driver may call it."""
     for entry in list(os.scandir(path)):
         if _SCRATCH.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
         elif _HALF.fullmatch(entry.name):
             with contextlib.suppress(OSError):
-                # Whoever writes outputs of a run there, or how its cases went, is no driver, and may be at it.
+                # Commands that write outputs or cases.json are no drivers, and may be writing now.
                 if time.time() - entry.stat(follow_symlinks=False).st_mtime >= _YOUNG_SECONDS:
                     Path(entry.path).unlink()
 
 
 def _remove(path: Path) -> bool:
-    """Under its lock, so that nobody begins to use it meanwhile; False where somebody did before."""
-    # A process that is slow to begin may come back to a folder that looks left: who has the lock decides.
+    """Remove a folder under its lock, so that no process begins to use it; False if one already has."""
+    # A slow process may return to a folder that looks abandoned: the lock decides.
     lock = RunLock.take(path / LOCK)
     if lock is None:
         return False
@@ -106,16 +106,15 @@ def _remove(path: Path) -> bool:
 
 
 def _make_locked(path: Path, made: list[Path]) -> RunLock | None:
-    """Make a folder at ``path``, a private name, and lock it; None when another process took it for a leftover.
+    """Make a folder at the private name ``path`` and lock it; None if another process removed it as a leftover.
 
-    The folders above it that this process made are noted in ``made``. Of one that cannot be locked nothing stays.
-    Raises OSError.
+    Adds the parents that it makes to ``made``. A folder that cannot be locked is removed. Raises OSError.
     """
     try:
         _make_parents(path.parent, made)
         path.mkdir()
     except FileNotFoundError:
-        if path.parent.is_dir():  # nothing can be made there, as under /proc; else it was empty, and removed meanwhile
+        if path.parent.is_dir():  # not a place for folders, such as /proc; otherwise the parent was removed meanwhile
             raise
         return None
     try:
@@ -128,50 +127,49 @@ def _make_locked(path: Path, made: list[Path]) -> RunLock | None:
 
 
 def _not_made(path: Path, error: OSError) -> EvalqError:
-    """Why there can be no run folder at ``path``: a full disk may pass, everything else is a matter of the name."""
-    said = f"{path}: the run folder cannot be made: {error.strerror or error}"
+    """The error for a run folder that cannot be made at ``path``; only a full disk keeps the name."""
+    text = f"{path}: the run folder cannot be made: {error.strerror or error}"
     if error.errno in StorageError.NO_SPACE:
-        return StorageError(f"{said}; free some space, then run the command again")
+        return StorageError(f"{text}; free some space, then run the command again")
     if error.errno in StorageError.NO_FILES:
-        return StorageError(f"{said}; raise the limit on open files (ulimit -n), then run the command again")
+        return StorageError(f"{text}; raise the limit on open files (ulimit -n), then run the command again")
     if error.errno in StorageError.NO_DISK:
-        return StorageError(f"{said}; check the disk, then run the command again")
-    return UsageError(f"{said}; name another with --out")
+        return StorageError(f"{text}; check the disk, then run the command again")
+    return UsageError(f"{text}; name another with --out")
 
 
 def _make_parents(path: Path, made: list[Path]) -> None:
-    """Make ``path`` and what lies above it, noting in ``made`` what this process made. Raises OSError."""
+    """Make ``path`` and its parents, and add those that this process makes to ``made``. Raises OSError."""
     if not path.is_dir():
         _make_parents(path.parent, made)
         try:
             path.mkdir()
             made.append(path)
-        # Another process may make the same parents, which is as good. A dead link never becomes a folder: whoever
-        # took it for one would try again for ever.
+        # Another process may make the same parents. A dead link never becomes a folder, so trying again would not end.
         except FileExistsError:
             if path.is_symlink() and not path.exists():
                 raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere is in the way", str(path)) from None
 
 
 def _remove_empty(made: list[Path]) -> None:
-    """Remove folders that this process made, unless somebody else uses them by now."""
+    """Remove folders that this process made, unless another process uses them by now."""
     with contextlib.suppress(OSError):
         while made:
-            # The folder alone, never what is in it: another process may have put a run there.
+            # Only the empty folder: another process may have put a run there.
             made[-1].rmdir()
             made.pop()
 
 
 _NOT_FOR_FOLDERS = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.ENOTTY}
-"""What SMB, FUSE, 9P and shared folders of virtual machines answer who would sync a folder: they cannot."""
+"""Errors of file systems that cannot sync a folder, such as SMB, FUSE, 9P and shared folders of virtual machines."""
 
 
 def sync_folder(path: Path) -> None:
-    """What was made in a folder is there after a crash of the machine, where its file system can promise that.
+    """Sync a folder, so that its new files survive a crash of the machine, if the file system supports that.
 
-    Raises OSError, which names the folder.
+    Raises OSError with the folder's name.
     """
-    # A synced file may still be lost with its name, which is written in the folder.
+    # Without this a synced file may lose its name, which is in the folder.
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -186,19 +184,19 @@ _COLLISION = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 class FolderTaken(Exception):
-    """Somebody else was first with a run folder of this name."""
+    """Another process has already made a run folder of this name."""
 
 
 class RunFolder:
     """A run's folder at ``path``.
 
-    `begin` makes one and holds its lock from the first moment; any other is only looked at until `driving`.
+    `begin` makes one and holds its lock from the start; an existing one is read-only until `driving`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.place = path
-        """Where the folder will be found once it is complete; ``path`` is where it is now."""
+        self.final_path = path
+        """The folder's path once it is complete; ``path`` is the current one."""
         self._lock: RunLock | None = None
         self._made: list[Path] | None = None
         self._own = False
@@ -206,15 +204,15 @@ class RunFolder:
     @classmethod
     @contextlib.contextmanager
     def begin(cls, path: Path) -> Iterator[RunFolder]:
-        """A new folder, filled in the block and seen by nobody under its name until then; locked by this process.
+        """A new locked folder, filled in the block; it gets its name only at the end of the block.
 
-        It is made under a private name in the same parent and renamed; one that is there and empty is filled in place.
-        Of what the block leaves with an exception nothing stays. Raises FolderTaken when somebody else was first with
-        a folder there, UsageError when there is something else, or it cannot be made.
+        It is made under a private name in the same parent and renamed; an existing empty folder is filled in place.
+        After an exception in the block it is removed. Raises FolderTaken if another process has made it, and UsageError
+        if there is something else, or if it cannot be made.
         """
         made: list[Path] = []
         try:
-            folder = cls._inside(path) if path.is_dir() else cls._aside(path, made)
+            folder = cls._use_existing(path) if path.is_dir() else cls._make_private(path, made)
         except OSError as error:
             _remove_empty(made)
             raise _not_made(path, error) from error
@@ -230,32 +228,32 @@ class RunFolder:
             raise
 
     @classmethod
-    def _aside(cls, path: Path, made: list[Path]) -> RunFolder:
+    def _make_private(cls, path: Path, made: list[Path]) -> RunFolder:
         if os.path.lexists(path) and not path.is_dir():  # a file, or a link that leads nowhere
             raise NotADirectoryError(errno.ENOTDIR, "something that is not a folder is in the way", str(path))
         clean_up(path.parent, path.name)
         while True:
             folder = cls(private_name(path))
-            folder.place, folder._own = path, True
+            folder.final_path, folder._own = path, True
             folder._lock = _make_locked(folder.path, made)
             if folder._lock is not None:
                 return folder
 
     @classmethod
-    def _inside(cls, path: Path) -> RunFolder:
-        """A folder that is there already, and the user's: it is not renamed away under whoever is in it."""
+    def _use_existing(cls, path: Path) -> RunFolder:
+        """Use the user's existing folder in place: a shell or editor may be in it."""
         folder = cls(path)
         folder._refuse_used()
         folder._lock = RunLock.take(path / LOCK)
         if folder._lock is None:
             raise FolderTaken
-        # Looked at again under the lock: another process may have begun a run here, and ended, in between.
+        # Check again under the lock: another process may have run here in between.
         try:
             folder._refuse_used()
         except UsageError:
             folder._lock.release(remove=not (path / INFO).exists())
             raise
-        remove_unfinished(path)  # of one that was killed here before it had its run.json
+        remove_unfinished(path)  # of a run that was killed before it wrote run.json
         return folder
 
     def _names(self) -> set[str]:
@@ -267,38 +265,38 @@ class RunFolder:
             raise UsageError(f"{self.path}: the folder is not empty; name another with --out, or resume the run in it")
 
     def _settle(self) -> None:
-        """The folder gets its name, safely on disk. Raises FolderTaken."""
-        # First what is in it, then its name: after a crash of the machine, a folder of that name has its run.json.
+        """Give the folder its name, safely on disk. Raises FolderTaken."""
+        # The content before the name, so that after a crash a folder of that name has its run.json.
         sync_folder(self.path)
         if self._own:
             try:
-                self.path.rename(self.place)
+                self.path.rename(self.final_path)
             except OSError as error:
                 if error.errno in _COLLISION:
                     raise FolderTaken from error
                 raise
-            self.path = self.place
+            self.path = self.final_path
             if self._lock is not None:
                 self._lock.moved(self.path / LOCK)
         sync_folder(self.path.parent)
 
     def settled(self, path: str) -> str:
-        """The name that a file will have when this folder has its own; that of a file elsewhere as it is."""
-        for now, place in ((self.path, self.place), (self.path.absolute(), self.place.absolute())):
+        """The path of a file once this folder has its final name; a path elsewhere stays the same."""
+        for now, final in ((self.path, self.final_path), (self.path.absolute(), self.final_path.absolute())):
             if Path(path).is_relative_to(now):
-                return str(place / Path(path).relative_to(now))
+                return str(final / Path(path).relative_to(now))
         return path
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
-        """A folder some run was started in. Raises UsageError when it is none."""
+        """An existing run folder. Raises UsageError if it is none."""
         if not (path / INFO).is_file():
             raise UsageError(f"{path}: not a run folder (it has no run.json)")
         return cls(path)
 
     @contextlib.contextmanager
     def driving(self) -> Iterator[bool]:
-        """Whether this process may drive the run: False while another one does. A killed one's claim ends with it."""
+        """Whether this process may drive the run: not while another does. A killed process loses its lock."""
         lock, self._lock = self._lock or RunLock.take(self.path / LOCK), None
         if lock is None:
             yield False
@@ -309,33 +307,33 @@ class RunFolder:
             lock.release(remove=self._finished())
 
     def driver(self) -> str:
-        """ "host pid" of the process that drives the run here, empty while none does; this only looks."""
+        """ "host pid" of the process that drives the run here; empty if none does. Takes no lock."""
         return holder(self.path / LOCK)
 
     def cancelling(self) -> AbstractContextManager[None]:
-        """A block in which whoever drives the run is told that its end is for good."""
-        return saying(self.path / CANCEL)
+        """A block that signals the run's driver that the run is being cancelled."""
+        return signalling(self.path / CANCEL)
 
     def being_cancelled(self) -> bool:
-        """Whether somebody is about to end the run for good."""
+        """Whether a command is cancelling the run."""
         return bool(holder(self.path / CANCEL))
 
     def waiting(self) -> AbstractContextManager[None]:
-        """A block in which this process waits for a run that is driven from another folder."""
-        return saying(self.path / WAIT)
+        """A block that shows that this process waits for a driver in another folder."""
+        return signalling(self.path / WAIT)
 
     def waiter(self) -> str:
-        """ "host pid" of a process that waits here for a driver in another folder; empty while none does."""
+        """ "host pid" of a process that waits here for a driver in another folder; empty if none does."""
         return holder(self.path / WAIT)
 
     @property
     def begun(self) -> bool:
-        """Whether there is a run in it."""
+        """Whether the folder has a run."""
         return (self.path / INFO).is_file()
 
     @property
     def spool(self) -> Path:
-        """Where unpacked inputs lie."""
+        """The folder of unpacked inputs."""
         return self.path / "spool"
 
     @property
@@ -344,8 +342,8 @@ class RunFolder:
         return self.path / RECORDS
 
     def own(self, name: str) -> Path:
-        """The file ``name`` in it, to be read. Raises UsageError for a link that leads elsewhere: whoever filled the
-        folder would choose a file of the reader's.
+        """The path of the file ``name`` in it. Raises UsageError for a link that leads elsewhere: a folder of
+        somebody else must not choose files of this user.
         """
         path = self.path / name
         if path.is_symlink():
@@ -354,7 +352,7 @@ class RunFolder:
         return path
 
     def facts(self) -> dict[str, Json]:
-        """All of run.json, also what this evalq does not know. Raises WireError, StorageError, UsageError (none)."""
+        """All of run.json, unknown keys included. Raises WireError, StorageError, and UsageError if there is none."""
         path = self.path / INFO
         try:
             return read_facts(path)
@@ -364,26 +362,26 @@ class RunFolder:
             raise StorageError.of(error, path, "run the command again") from error
 
     def info(self) -> RunInfo:
-        """run.json. Raises WireError when it is damaged, UsageError where there is none."""
+        """run.json. Raises WireError if it is damaged, UsageError if there is none."""
         return info_of(self.facts(), self.path / INFO)
 
     @property
     def reported(self) -> bool:
-        """Whether the run has had a report."""
+        """Whether the run has a report."""
         return (self.path / "report.json").is_file()
 
     def named(self, server: str = "") -> str:
-        """The run as commands are to be told of it, as no option; with the options that name its ``server``."""
+        """The run as a command's argument, with the options that name its ``server``."""
         return f"{shlex.quote('./' * str(self.path).startswith('-') + str(self.path))} {server}".rstrip()
 
     def next_step(self, state: RunState) -> str:
-        """What its user can do next, where nobody drives the run: at the server that it is on."""
-        info, reported = self.info(), state == "done" and self.reported  # else its report waits at the server
-        told: RunState = "following" if info.follows and state != "cancelled" else state
-        return next_step(told, self.named("" if reported else info.server))
+        """The user's next step for a run that no process drives."""
+        info, reported = self.info(), state == "done" and self.reported  # otherwise its report is on the server
+        shown: RunState = "following" if info.follows and state != "cancelled" else state
+        return next_step(shown, self.named("" if reported else info.server))
 
     def report(self) -> dict[str, Json]:
-        """report.json. Raises UsageError when the run has none (yet), WireError where this evalq reads none in it."""
+        """report.json. Raises UsageError if the run has none (yet), WireError if evalq cannot read it."""
         path = self.path / "report.json"
         if not self.reported:
             state = self.info().state
@@ -394,44 +392,46 @@ class RunFolder:
         return read_report(path)
 
     def note(self, **facts: Json) -> None:
-        """Set keys of run.json (None removes one). Raises UsageError for a state that cannot follow, OSError."""
+        """Set keys of run.json (None removes one). Raises UsageError for a forbidden change of state, OSError."""
         path = self.path / INFO
-        if not path.is_file() and "started" not in facts:  # moved away under its run, and no damage
+        if not path.is_file() and "started" not in facts:  # the folder was moved away during its run
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         known: dict[str, Json] = self.facts() if path.is_file() else {"schema": SCHEMA}
         before: RunState | None = known.get("state")
         after: RunState | None = facts.get("state")
         if before is not None and after is not None and not may_follow(after, before):
-            raise UsageError(f"{self.place}: this run is {before}, and cannot become {after}; {self.next_step(before)}")
-        told = {name: fact for name, fact in {**known, **facts}.items() if fact is not None}
-        if not is_text(json.dumps(told, ensure_ascii=False)):
-            where = f"{self.place}: this run cannot be written down"
+            raise UsageError(
+                f"{self.final_path}: this run is {before}, and cannot become {after}; {self.next_step(before)}"
+            )
+        document = {name: fact for name, fact in {**known, **facts}.items() if fact is not None}
+        if not is_text(json.dumps(document, ensure_ascii=False)):
+            where = f"{self.final_path}: this run cannot be written down"
             raise UsageError(f"{where}: the path of the current folder is not text in UTF-8; rename it")
-        info_of(told, path)  # nothing is written that could not be read
-        write_atomic(path, msgspec.json.format(canonical_json(told), indent=2) + b"\n")
+        info_of(document, path)  # never write a document that evalq could not read
+        write_atomic(path, msgspec.json.format(canonical_json(document), indent=2) + b"\n")
 
     def write(self, name: str, data: bytes) -> None:
-        """One of the run's final files, whole or not at all."""
+        """Write one of the run's final files atomically."""
         write_atomic(self.path / name, data)
 
     def drop_working_files(self) -> None:
-        """Remove what only an unfinished run needs; its lock goes when it is let go."""
+        """Remove the files that only an unfinished run needs, except the lock."""
         for name in (MANIFEST, JOURNAL, KEPT, KEY, RECORDS + ".partial"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.spool, ignore_errors=True)
 
     def discard(self) -> None:
-        """Remove a run that this process began, and the folders it made for it, as far as nothing else is in them.
+        """Remove a run that this process began, and the folders that it made, unless they hold anything else.
 
-        What somebody else began, or made, stays, and so does a report.
+        Runs and files of others stay, and so does a report.
         """
-        unnamed = self._own and self.path != self.place  # all that is in it is this process's own
+        unnamed = self._own and self.path != self.final_path  # all files in it are this process's
         if self._made is None or (self.reported and not unnamed):
             return
         with contextlib.suppress(OSError):
-            # A file of somebody else's in there stays, and with it the folder.
+            # A file of another process stays, and so does the folder.
             if unnamed or (self._own and all(map(is_unfinished, self._names()))):
-                gone = self.path.rename(private_name(self.place))  # it goes for all at once
+                gone = self.path.rename(private_name(self.final_path))  # atomic for other processes
                 shutil.rmtree(gone)
             else:
                 remove_unfinished(self.path)
@@ -441,7 +441,7 @@ class RunFolder:
             self._lock = None
 
     def _finished(self) -> bool:
-        """Whether nobody has anything left to do here, so that the lock's file may go too."""
+        """Whether no work is left, so that the lock file can be removed."""
         with contextlib.suppress(EvalqError):
             over = self.info().state == "done"
             return over and not any((self.path / name).exists() for name in (MANIFEST, JOURNAL, HEAD))
@@ -452,7 +452,7 @@ class RunFolder:
 
 
 def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFolder, RunInfo]]:
-    """The runs whose folders lie in ``parent``, the latest begun last; what cannot be read is told and passed over."""
+    """The runs in ``parent``, the latest begun last; warns of folders that it cannot read, and skips them."""
     found = []
     for path in parent.glob("*/" + INFO):
         # A folder that is being made has its run.json before it has its name.
@@ -460,8 +460,8 @@ def run_folders(parent: Path, warn: Callable[[str], None]) -> list[tuple[RunFold
             continue
         try:
             info = RunFolder(path.parent).info()
-            # By what a run says itself: its file is written anew with each note, and by whoever copies it. That file
-            # tells only runs apart that were begun within a second.
+            # By the start in run.json: the file itself is written again with each note and each copy, so its time only
+            # decides within a second.
             found.append(((info.started, path.stat().st_ctime_ns, path.parent), info))
         except (EvalqError, OSError) as error:
             warn(f"warning: {path.parent} is skipped: {error}")

@@ -323,5 +323,5 @@ def begin_retry(folder: RunFolder) -> None:
     }
     # Before they are set aside: whoever goes on after a crash no longer finds their counts among the answers.
     folder.note(retry=dead)
-    KeptAnswers.set_aside(folder, {int(seq) for seq in dead})
+    KeptAnswers.keep_for_retry(folder, {int(seq) for seq in dead})
     folder.note(state="retrying")

@@ -1,1 +1,1 @@
-"""Telling people how runs and the fleet stand."""
+"""Progress of runs and state of the fleet, for people and programs."""

@@ -1,4 +1,4 @@
-"""The command of this process: when it began, and its standard error where nobody may read it any more."""
+"""The command of this process: when it began, and a standard error that ignores write errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _noted: list[float] = []
 
 @contextlib.contextmanager
 def command_running() -> Iterator[None]:
-    """A command begins, and goes on for the length of the block."""
+    """A block in which a command runs."""
     _noted.append(time.monotonic())
     try:
         yield
@@ -23,9 +23,9 @@ def command_running() -> Iterator[None]:
 
 
 def command_began() -> float:
-    """When it did, by the monotonic clock, for the first that asks in a command.
+    """The start of the command on the monotonic clock, for the first call in a command.
 
-    Now for all others, as the later runs of a suite, and where no command goes on, as in a program that calls evalq.
+    The current time for later calls (other runs of a suite), and without a command (a program that calls evalq).
     """
     now = time.monotonic()
     if not _noted:
@@ -34,28 +34,28 @@ def command_began() -> float:
     return min(first, now)
 
 
-# Standard error where nobody may read it any more.
+# Standard error that may be closed or on a full disk.
 
 
 class _LenientStream:
-    """A stream that takes all that is written to it, whatever becomes of that: its disk is full, or its reader gone."""
+    """A stream that ignores write errors, such as a full disk or a closed pipe."""
 
     def __init__(self, stream: IO[Any]) -> None:
         self._stream = stream
 
     @property
     def buffer(self) -> _LenientStream:
-        """What click writes to where the stream is for ASCII alone."""
+        """The buffer, which click writes to if the stream is ASCII."""
         return _LenientStream(cast("TextIO", self._stream).buffer)
 
     def write(self, text: Any) -> int:
-        """All of it."""
+        """Write ``text``, or ignore the error."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """As far as that goes."""
+        """Flush, or ignore the error."""
         with contextlib.suppress(OSError):
             self._stream.flush()
 
@@ -65,7 +65,7 @@ class _LenientStream:
 
 @contextlib.contextmanager
 def ignore_write_errors() -> Iterator[None]:
-    """A block in which standard error that cannot be written fails nothing: notes, warnings and bars are no result."""
+    """A block in which errors of standard error are ignored: notes, warnings and bars are no results."""
     before = sys.stderr
     sys.stderr = cast("TextIO", _LenientStream(before))
     try:

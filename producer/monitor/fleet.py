@@ -1,4 +1,4 @@
-"""A snapshot of the ledger and its fleet in words: what status and watch show, and what is wrong with a deployment."""
+"""A snapshot of the ledger and its fleet as text, for status and watch, and findings on a deployment for doctor."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from evalq.workers.monitor import ServerFacts, Snapshot, WorkerStatus
 
 
-# Spans of time in words.
+# Durations.
 
 
 def format_duration(seconds: float) -> str:
-    """A span as people say it: "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"."""
+    """A duration: "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"."""
     whole = round(seconds)
     for size, unit, part, smaller in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
@@ -32,11 +32,11 @@ def format_duration(seconds: float) -> str:
 
 
 LONG_SECONDS = 45.0
-"""A live call in flight for so long is named."""
+"""Live calls that take longer are listed."""
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """What the whole fleet is at: messages that wait, the age of the oldest pending chunk in seconds, and workers."""
+    """The fleet: waiting messages, the age of the oldest pending chunk in seconds, and workers."""
 
     queued: int
     oldest: float
@@ -54,7 +54,7 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 def fleet_of(snapshot: Snapshot) -> Fleet:
-    """The part of a snapshot that a line has room for."""
+    """A snapshot as one line."""
     stuck = tuple(worker.name for worker in snapshot.workers if worker.state == "stuck")
     alive = len(snapshot.workers)
     unhealthy = tuple(dict.fromkeys(f"{worker.host} cannot load {name}" for worker, name, _ in snapshot.unhealthy))
@@ -64,9 +64,9 @@ def fleet_of(snapshot: Snapshot) -> Fleet:
 def rows(
     snapshot: Snapshot, codes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 ) -> Iterator[tuple[str, str]]:
-    """(what, how it stands) of everything that the exporter shows of work and fleet.
+    """(name, text) rows of everything that the exporter shows of work and fleet.
 
-    ``codes`` is what the code versions at the server are made of: those that differ from this one get a row.
+    ``codes`` has the parts of the code versions on the server: versions other than this one get a row.
     """
     fleet = fleet_of(snapshot)
     for queue, messages in snapshot.queues.items():
@@ -97,12 +97,12 @@ def rows(
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(snapshot.runs.items()))
     yield "runs", states or "none"
     counts = ("records", "committed"), ("dead", "dead"), ("duplicates", "duplicates"), ("divergent", "divergent")
-    told = [f"{snapshot.total(name):,} {word}" for name, word in counts]
-    yield "records", ", ".join([*told, f"{snapshot.total('reconciled'):,} chunks published again"])
+    parts = [f"{snapshot.total(name):,} {word}" for name, word in counts]
+    yield "records", ", ".join([*parts, f"{snapshot.total('reconciled'):,} chunks published again"])
 
 
 def served_by(worker: WorkerStatus) -> str:
-    """The evaluators that a worker serves, those of one package together; empty for one that does not say."""
+    """The evaluators that a worker serves, those of one package together; empty if it does not report them."""
     packages: dict[str, list[str]] = {}
     for name, package in sorted(worker.evaluators.items()):
         if name not in worker.unhealthy:
@@ -110,7 +110,7 @@ def served_by(worker: WorkerStatus) -> str:
     return "; ".join(f"{', '.join(names)} ({package})" for package, names in packages.items())
 
 
-# What is wrong with a deployment, found in one snapshot of its ledger: a finding each, and what to do about it.
+# Findings on a deployment, from a snapshot of its ledger, with advice.
 
 Finding = tuple[str, str]
 """(ok, note or wrong; the finding in a sentence)."""
@@ -118,16 +118,16 @@ Codes = Mapping[str, Mapping[str, str]]
 """{code version: {part: its version}}."""
 
 OLDEST_SERVER = (7, 0)
-"""Scripts that only read, as the exporter's, came with Redis 7.0; every Valkey has them."""
+"""Read-only scripts, which the exporter needs, came with Redis 7.0; every Valkey has them."""
 CLOCK_SECONDS = 2.0
 FULL = 0.9
 WAITING_SECONDS = 600.0
 
 
 def diagnose(snapshot: Snapshot, code: str, here: float, codes: Codes = MappingProxyType({})) -> Iterator[Finding]:
-    """Findings for somebody whose evalq is of ``code`` and whose clock says ``here`` (seconds since 1970).
+    """Findings for an evalq of version ``code`` with the local time ``here`` (seconds since 1970).
 
-    ``codes`` is what the code versions at the server are made of, as far as it is known.
+    ``codes`` has the parts of the code versions on the server, as far as known.
     """
     yield from _server(snapshot.server)
     yield from _clocks(snapshot, here)
@@ -166,7 +166,7 @@ def _server(server: ServerFacts) -> Iterator[Finding]:
 
 
 def _clocks(snapshot: Snapshot, here: float) -> Iterator[Finding]:
-    """Leases and pacing go by the server's clock alone; what people read goes by their own."""
+    """Leases and rate limits use the server's clock; times that people read use other clocks."""
     off = [("this machine", here - snapshot.now)] + [(worker.name, worker.clock_ahead) for worker in snapshot.workers]
     wrong = [(name, ahead) for name, ahead in off if abs(ahead) > CLOCK_SECONDS]
     for name, ahead in wrong:
@@ -234,7 +234,7 @@ def _sweeps(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _roots(snapshot: Snapshot, code: str) -> Iterator[Finding]:
-    """Only workers of this machine can be asked about: the same path elsewhere may be another folder."""
+    """Check only workers of this machine: elsewhere the same path may be another folder."""
     here = Path.cwd().resolve()
     for worker in snapshot.workers:
         if worker.code != code or worker.host != host():

@@ -1,4 +1,4 @@
-"""Telling that no worker computes a run, and why."""
+"""Report that no worker computes a run, and why."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from evalq.workers.processes.identity import code_change
 from evalq.workers.settings import Settings
 
 TELL_SECONDS = 4.0
-"""Workers that a command has just started need about so long."""
+"""Local workers need about this long to start."""
 FLEET_SECONDS = 3.0
-"""After so long from its beginning a command says that nobody is there: with a look a second, within 5 s."""
+"""A command reports a fleet without workers this long after its start: with a poll each second, within 5 s."""
 
 
 class Unserved:
-    """One run; told at every look how many workers serve it."""
+    """Reports that no worker serves a run; `observe` gets each progress."""
 
-    def __init__(self, header: Header, settings: Settings, told: StatusSink, *, own: bool = False) -> None:
-        """``own``: the workers are the command's; that they come is certain, so their absence is an error in the end.
-        A fleet's worker may be started at any time."""
+    def __init__(self, header: Header, settings: Settings, sink: StatusSink, *, own: bool = False) -> None:
+        """``own``: the workers are the command's, so their absence is an error in the end. A fleet's worker may start
+        at any time."""
         self._header = header
         self._settings = settings
-        self._told = told
+        self._sink = sink
         self._own = own
         self._patience = TELL_SECONDS if own else FLEET_SECONDS
         self._since: float | None = None if own else command_began()
-        self._said_at: float | None = None
+        self._reported_at: float | None = None
 
-    def see(self, standing: ShownProgress) -> None:
-        """Tell it after a few seconds, and again every AGAIN_SECONDS.
+    def observe(self, progress: ShownProgress) -> None:
+        """Report missing workers after a few seconds, and again every AGAIN_SECONDS.
 
-        Raises WorkersLost after ``patience_seconds``, and where this command's workers are of another version by now.
+        Raises WorkersLost after ``patience_seconds``, and if the installed version has changed meanwhile.
         """
-        if standing.workers != 0:
-            self._since = self._said_at = None
+        if progress.workers != 0:
+            self._since = self._reported_at = None
             return
         now = time.monotonic()
         self._since = self._since or now
         lasted, limit = now - self._since, self._settings.patience_seconds if self._own else None
         if limit is not None and lasted >= limit:
             raise WorkersLost(f"the local worker did not start serving within {lasted:.0f} s (patience_seconds)")
-        if lasted >= self._patience and (self._said_at is None or now - self._said_at >= AGAIN_SECONDS):
+        if lasted >= self._patience and (self._reported_at is None or now - self._reported_at >= AGAIN_SECONDS):
             if self._own and (other := code_change("command")):
                 raise WorkersLost(f"{other}, and so are the workers that it starts: begin the run again")
-            self._said_at = now
-            self._told.waiting(self._words(standing.others, lacking=standing.lacking), lasted, limit)
+            self._reported_at = now
+            self._sink.waiting(self._words(progress.others, lacking=progress.lacking), lasted, limit)
 
-    def leaving(self, workers: int, others: Mapping[str, int], lacking: bool) -> None:
-        """Tell it at once, to somebody who leaves the run to the fleet."""
+    def report_detached(self, workers: int, others: Mapping[str, int], lacking: bool) -> None:
+        """Report missing workers at once, when the run is detached."""
         if not workers:
-            self._told.waiting(self._words(others, lacking=lacking), 0.0, None)
+            self._sink.waiting(self._words(others, lacking=lacking), 0.0, None)
 
     def _words(self, others: Mapping[str, int], *, lacking: bool) -> str:
         if self._own:
@@ -66,7 +66,7 @@ class Unserved:
 
 
 def another_version(code: str, others: Mapping[str, int], lacking: str = "") -> str:
-    """What to do where the only workers are of another version; ``others``: how many live of each.
+    """Advice if all workers have another version; ``others`` counts those of each version.
 
     ``lacking`` is an evaluator that none of them has.
     """

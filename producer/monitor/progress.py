@@ -1,4 +1,4 @@
-"""How far a job is, as its driver tells it to a person, a log file or a program."""
+"""The progress of a job, for a person, a log file or a program."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 
 AGAIN_SECONDS = 30.0
-"""How often what is waited for is said again."""
+"""How often a reason for waiting is reported again."""
 
 
 class ShownProgress(msgspec.Struct, frozen=True):
-    """How far a job is: records and bytes collected, bytes in all, and the ledger's counters and the fleet where
-    there is one.
+    """The progress of a job: records and bytes collected, total bytes, the ledger's counters, and the fleet.
 
     ``workers`` serve it; ``others`` are of another version ({code: how many}); ``lacking``: none has its evaluator.
-    ``note`` is more for a person, ``unit`` what is counted where that is not the job's records. ``trouble`` has a line
-    for each host that failed at it.
+    ``note`` is a remark for a person, ``unit`` the unit if it is not the job's records. ``trouble`` has a line for each
+    host that failed.
     """
 
     records: int
@@ -49,19 +48,19 @@ Watcher = Callable[[ShownProgress], None]
 
 
 class StatusSink(Protocol):
-    """Whoever is told (`evalq.producer.monitor.progress.Reporter`)."""
+    """A receiver of waiting times, such as `Reporter`."""
 
     def waiting(self, what: str, since: float, limit: float | None) -> None:
-        """``what`` has lasted for ``since`` seconds, and is waited for up to ``limit`` in all; None: without end."""
+        """``what`` has lasted for ``since`` seconds; evalq waits up to ``limit`` in all (None: without end)."""
 
     def recovered(self, what: str, after: float) -> None:
-        """What was told is over, ``after`` seconds."""
+        """``what`` is over, after ``after`` seconds."""
 
 
-# Telling a person, a log file or a program how far a run is.
+# The reporter of a run's progress.
 
 STILL_SECONDS = 5.0
-"""After so long without anything new, a rate is one of the past, and not shown."""
+"""After this long without progress the rate is not shown."""
 
 
 class Reporter:
@@ -77,7 +76,7 @@ class Reporter:
         verbose: bool = False,
         line_seconds: float = 60.0,
     ) -> None:
-        """``unit`` is what is counted; without a ``bar`` a line comes every ``line_seconds``."""
+        """Progress is in ``unit``; without a ``bar`` a line comes every ``line_seconds``."""
         self._unit = unit
         self._quiet = quiet
         self._bar = bar and sys.stderr.isatty() and not json_lines
@@ -87,49 +86,49 @@ class Reporter:
         self._freeze: Callable[[], None] = lambda: None
 
     def say(self, text: str) -> None:
-        """A line for a person."""
+        """Print a line for a person."""
         if not self._quiet:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        """A line that also who asked for quiet has to see: why nothing happens, or what went wrong on the way."""
+        """Print a line even with --quiet: why nothing happens, or what went wrong."""
         if not self._json:
-            # Nobody may read it any more, or its disk be full: that is no reason to end what is computed.
+            # A closed stream or a full disk must not end the computation.
             with contextlib.suppress(OSError):
                 print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is this class's medium
 
     def detail(self, text: str) -> None:
-        """A line for a person who asked for more (-v)."""
+        """Print a line with --verbose."""
         if self._verbose:
             self.say(text)
 
     def event(self, name: str, **facts: Json) -> None:
-        """A JSON line, where those were asked for: launch, progress, waiting, recovered, restarted, done or error."""
+        """Print a JSON line with --json: launch, progress, waiting, recovered, restarted, done or error."""
         if self._json:
             sys.stdout.buffer.write(canonical_line({"event": name, **facts}))
             sys.stdout.buffer.flush()
 
     def waiting(self, what: str, since: float = 0.0, limit: float | None = None) -> None:
-        """Say what has stood still for ``since`` seconds, and how long it may in all; without ``limit``, as long as it
-        takes. Said again while it lasts, and to who asked for quiet too."""
+        """Report what evalq has waited for during ``since`` seconds, and for how long it will wait in all (``limit``).
+        Callers repeat it. It is printed even with --quiet."""
         how_long = f" ({since:.0f} s so far, {limit:g} s at most)" if limit else ""
         self._freeze()
         self.warn(f"waiting: {what}{how_long}")
         self.event("waiting", what=what, since=round(since, 1), limit=limit)
 
     def recovered(self, what: str, after: float) -> None:
-        """Say that what was waited for, ``after`` seconds, is over."""
+        """Report that a wait of ``after`` seconds is over."""
         self.warn(f"resumed after {after:.0f} s of waiting")
         self.event("recovered", what=what, after=round(after, 1))
 
     def restarted(self, text: str) -> None:
-        """Say that a process of this command's own ended, and is started again."""
+        """Report that a process of this command ended and is started again."""
         self.warn(text)
         self.event("restarted", message=text)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[Watcher]:
-        """A function to be given every standing, for as long as a run is driven."""
+        """A function that takes each progress while a run is driven."""
         if self._bar and not self._quiet:
             with self._rich() as watch:
                 yield watch
@@ -137,20 +136,20 @@ class Reporter:
             yield self._lines()
 
     def _lines(self) -> Watcher:
-        pace, said = _Pace(), time.monotonic()
+        pace, printed_at = _Pace(), time.monotonic()
         named: set[str] = set()
 
-        def watch(standing: ShownProgress) -> None:
-            nonlocal said
-            pace.see(standing)
-            self.event("progress", **_progress_facts(standing))
-            for line in standing.trouble:
-                if (reason := _uncounted(line)) not in named:  # each host's reason once, when it comes
+        def watch(shown: ShownProgress) -> None:
+            nonlocal printed_at
+            pace.update(shown)
+            self.event("progress", **_progress_facts(shown))
+            for line in shown.trouble:
+                if (reason := _without_count(line)) not in named:  # each host's reason once, when it comes
                     named.add(reason)
                     self.say(line)
-            if time.monotonic() - said >= self._line_seconds:
-                said = time.monotonic()
-                self.say(_progress_line(standing, pace, self._unit))
+            if time.monotonic() - printed_at >= self._line_seconds:
+                printed_at = time.monotonic()
+                self.say(_progress_line(shown, pace, self._unit))
 
         return watch
 
@@ -159,16 +158,16 @@ class Reporter:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-        # What hosts say of their troubles is no markup: a path in brackets would end the command.
+        # Not markup: a path in brackets in a host's message would raise an error.
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[note]}", markup=False))
         pace = _Pace()
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("", total=None, note="")
 
-            def watch(standing: ShownProgress) -> None:
-                pace.see(standing)
-                note = visible(_progress_line(standing, pace, self._unit))
-                progress.update(task, total=standing.total_bytes, completed=standing.done_bytes, note=note)
+            def watch(shown: ShownProgress) -> None:
+                pace.update(shown)
+                note = visible(_progress_line(shown, pace, self._unit))
+                progress.update(task, total=shown.total_bytes, completed=shown.done_bytes, note=note)
 
             self._freeze = lambda: progress.update(task, note="waiting")
             try:
@@ -178,7 +177,7 @@ class Reporter:
 
 
 class _Pace:
-    """How fast a job has gone since the first look: what an earlier command or a cache had done is none of it."""
+    """The rate of a job since the first poll, without the work of earlier commands or a cache."""
 
     def __init__(self) -> None:
         self._first: tuple[float, ShownProgress] | None = None
@@ -186,14 +185,14 @@ class _Pace:
         self._still = 0.0
         self._records = self._bytes = 0.0
 
-    def see(self, standing: ShownProgress) -> None:
-        """Take a look into account."""
+    def update(self, shown: ShownProgress) -> None:
+        """Update the rate."""
         now = time.monotonic()
-        began, first = self._first = self._first or (now, standing)
+        began, first = self._first = self._first or (now, shown)
         if now > began:
-            self._records = (standing.records - first.records) / (now - began)
-            self._bytes = (standing.done_bytes - first.done_bytes) / (now - began)
-        done = standing.records, standing.progress.committed if standing.progress else 0
+            self._records = (shown.records - first.records) / (now - began)
+            self._bytes = (shown.done_bytes - first.done_bytes) / (now - began)
+        done = shown.records, shown.progress.committed if shown.progress else 0
         if done != self._moved[1]:
             self._moved = now, done
         self._still = now - self._moved[0]
@@ -203,36 +202,36 @@ class _Pace:
             return f"nothing new for {self._still:.0f} s"
         return f"{self._records:,.1f}/s"
 
-    def left(self, standing: ShownProgress) -> str:
-        """How long the rest takes at this pace; nothing where there is none."""
+    def left(self, shown: ShownProgress) -> str:
+        """The remaining time at this rate; empty without a rate."""
         if self._still >= STILL_SECONDS or self._bytes <= 0:
             return ""
-        return f", {format_duration((standing.total_bytes - standing.done_bytes) / self._bytes)} left"
+        return f", {format_duration((shown.total_bytes - shown.done_bytes) / self._bytes)} left"
 
 
-def _progress_line(standing: ShownProgress, pace: _Pace, unit: str) -> str:
-    counted = f"{standing.records:,} of {standing.total_bytes:,} {standing.unit}" if standing.unit else ""
-    line = f"{counted or f'{standing.records:,} {unit}'}, {pace}{pace.left(standing)}"
-    if standing.note:
-        line += f", {standing.note}"
-    progress = standing.progress
+def _progress_line(shown: ShownProgress, pace: _Pace, unit: str) -> str:
+    counted = f"{shown.records:,} of {shown.total_bytes:,} {shown.unit}" if shown.unit else ""
+    line = f"{counted or f'{shown.records:,} {unit}'}, {pace}{pace.left(shown)}"
+    if shown.note:
+        line += f", {shown.note}"
+    progress = shown.progress
     if progress is not None:
-        told = {"published again": progress.reconciled, "duplicates": progress.duplicates, "dead": progress.dead}
-        line += "".join(f", {count:,} {word}" for word, count in told.items() if count)
-    line = "; ".join([line, *standing.trouble])
-    return f"{line}; {standing.fleet}" if standing.fleet else line
+        counts = {"published again": progress.reconciled, "duplicates": progress.duplicates, "dead": progress.dead}
+        line += "".join(f", {count:,} {word}" for word, count in counts.items() if count)
+    line = "; ".join([line, *shown.trouble])
+    return f"{line}; {shown.fleet}" if shown.fleet else line
 
 
-def _uncounted(trouble: str) -> str:
+def _without_count(trouble: str) -> str:
     return re.sub(r" \([\d,]+ times\)$", "", trouble)
 
 
-def _progress_facts(standing: ShownProgress) -> Mapping[str, Any]:
-    stage = {"unit": standing.unit} if standing.unit else {}
+def _progress_facts(shown: ShownProgress) -> Mapping[str, Any]:
+    stage = {"unit": shown.unit} if shown.unit else {}
     return {
         **stage,
-        "records": standing.records,
-        "done_bytes": standing.done_bytes,
-        "total_bytes": standing.total_bytes,
-        **({"trouble": list(standing.trouble)} if standing.trouble else {}),
+        "records": shown.records,
+        "done_bytes": shown.done_bytes,
+        "total_bytes": shown.total_bytes,
+        **({"trouble": list(shown.trouble)} if shown.trouble else {}),
     }

@@ -183,7 +183,7 @@ def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
         driver.detach()
         job.folder.note(state="detached")
         with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
-            Unserved(job.header, backend.settings, reporter).leaving(*_serving(driver.work.ledger, job))
+            Unserved(job.header, backend.settings, reporter).report_detached(*_serving(driver.work.ledger, job))
     collector.close()
 
 
@@ -234,7 +234,7 @@ class _Shown:
 
     def __call__(self, status: ShownProgress) -> None:
         self.note(status)
-        self._unserved.see(self.last)
+        self._unserved.observe(self.last)
         self._watch(self.last)
 
     def note(self, status: ShownProgress) -> None:

@@ -11,7 +11,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.files import HEAD
 from evalq.producer.folder.job import Job, open_source
-from evalq.producer.folder.journal import has_its_own
+from evalq.producer.folder.journal import has_unique_data
 from evalq.producer.run.chunks import Collector, Planner, PublishedPlan
 from evalq.workers.ledger.detached import Reports
 from evalq.workers.ledger.driver_steps import OtherKey
@@ -118,7 +118,7 @@ class Ownership:
     def _stays(self) -> bool:
         """Whether what is here fits no plan but its own: a sweep's outputs, or the answers that a retry kept."""
         job = self._job
-        if not has_its_own(job.folder):
+        if not has_unique_data(job.folder):
             return False
         if job.manifest.begun:
             return True

@@ -308,7 +308,7 @@ def _taken_over(before: Sweep, sweep: Sweep) -> int:
             # A call that failed is made again; replies are paid for once.
             if output is not None and not output.failed:
                 kept.append(msgspec.structs.replace(output, call=repeat * sweep.header.cases + number))
-                paid += not before.recorded.given(call)
+                paid += not before.recorded.is_reused(call)
         # In steps: a sync for each reply takes long, and all of them at once take memory.
         if len(kept) >= _STEP:
             sweep.recorded.add(kept, cached=True)

@@ -293,7 +293,7 @@ class SweepWork:
 
     def _elsewhere(self, missing: list[int]) -> bool:
         """Whether others recorded and collected some of them: this folder never had those."""
-        never = [call for call in missing if not self._sweep.recorded.had(call)]
+        never = [call for call in missing if not self._sweep.recorded.was_recorded(call)]
         return bool(self.ledger.has(self.run, never))
 
     # -- leaving it -------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def _zeros(path: Path) -> None:
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a pipe": (_pipe, "it can no longer be read: not a plain file"),
     "a device": (_zeros, "it can no longer be read: not a plain file"),
-    "gone": (Path.unlink, "it was there when the run was planned, and is gone"),
+    "gone": (Path.unlink, "it is gone since the run was planned"),
 }
 
 

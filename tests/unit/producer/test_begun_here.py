@@ -368,7 +368,7 @@ def test_a_retry_computes_what_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "drop_working_files", lambda self: None)
         carry_out(begun, NOWHERE, QUIET)
-    KeptAnswers.set_aside(begun.folder, {3, 40})
+    KeptAnswers.keep_for_retry(begun.folder, {3, 40})
     begun.folder.note(state="retrying")
     ordered = _ordered(monkeypatch)
     resume(RunFolder(Path("run")), NOWHERE, QUIET)

@@ -124,7 +124,7 @@ def test_kept_answers_are_found_while_others_are_collected(tmp_path: Path) -> No
     for seq, part in enumerate(parts):
         journal.add(seq, part)
     journal.close()
-    KeptAnswers.set_aside(folder, {3, 4, 20})
+    KeptAnswers.keep_for_retry(folder, {3, 4, 20})
     kept = KeptAnswers(folder)
     wanted = {seq: None if seq in (3, 4, 20) else part for seq, part in enumerate(parts)}
     assert kept.count == 47

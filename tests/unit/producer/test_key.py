@@ -100,7 +100,9 @@ def test_another_user_is_told_who_can_resume(tmp_path: Path, monkeypatch: pytest
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(keys, "open_unlinked", refused)
-    with pytest.raises(WireError, match=r"chunks\.key cannot be read: Permission denied; only who began the run"):
+    with pytest.raises(
+        WireError, match=r"chunks\.key cannot be read: Permission denied; only the user who began the run"
+    ):
         Job.load(RunFolder(folder.path))
 
 

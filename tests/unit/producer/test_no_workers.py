@@ -40,7 +40,7 @@ def _watched(clock: list[float], seconds: int, own: bool = False, **facts: objec
     settings = Settings(broker="redis://me:secret@host/0", patience_seconds=20)
     unserved = Unserved(HEADER, settings, heard, own=own)
     for _ in range(seconds + 1):
-        unserved.see(ShownProgress(0, 0, 0, **facts))  # type: ignore[arg-type]  # whatever a test gives
+        unserved.observe(ShownProgress(0, 0, 0, **facts))  # type: ignore[arg-type]  # whatever a test gives
         clock[0] += 1
     return heard
 

@@ -12,7 +12,7 @@ import pytest
 from evalq.evalcore.errors import AlreadyRunning, Divergent, Finished, Incomplete, InfrastructureError
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.manifest import Seal
-from evalq.producer.commands.watch import _see
+from evalq.producer.commands.watch import _wait
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.lifecycle import fetch, join
@@ -67,7 +67,7 @@ def test_who_watches_what_was_left_here_sees_its_driver_elsewhere(stage: Stage) 
     one, two = _jobs(stage, "one", "two")
     left = _left(two)
     with Servers(stage.settings) as servers:
-        watch = Thread(target=_see, args=(left, servers, QUIET))
+        watch = Thread(target=_wait, args=(left, servers, QUIET))
 
         def meanwhile(look: int) -> None:
             if look == 2:
@@ -82,7 +82,7 @@ def test_who_watches_what_was_left_here_sees_its_driver_elsewhere(stage: Stage) 
         assert left.report() == report
         late = _left(*_jobs(stage, "three"))
         with pytest.raises(Incomplete, match="this run is interrupted, and no process drives it"):
-            _see(late, servers, QUIET)
+            _wait(late, servers, QUIET)
 
 
 def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch:
     def meanwhile(look: int) -> None:
         if look == 2:
             with Servers(stage.settings) as servers:
-                _see(left, servers, QUIET)
+                _wait(left, servers, QUIET)
 
     stage.driver(one, "host-a 11 aa").drive(meanwhile)
     assert told == [("host-a 11 aa", before) for before in (False, True, True)]

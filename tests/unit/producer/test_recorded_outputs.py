@@ -77,7 +77,7 @@ def test_a_call_that_is_to_be_made_again_was_had(tmp_path: Path) -> None:
     recorded = RecordedOutputs(tmp_path / "calls.jsonl", TOTAL)
     recorded.add([_output(0)])
     recorded.drop([0])
-    assert (recorded.has(0), recorded.had(0), recorded.had(1)) == (False, True, False)
+    assert (recorded.has(0), recorded.was_recorded(0), recorded.was_recorded(1)) == (False, True, False)
 
 
 def test_an_output_that_was_kept_twice_counts_once(tmp_path: Path) -> None:
@@ -133,7 +133,12 @@ def test_what_a_torn_takeover_of_before_left_open_is_paid_for(tmp_path: Path) ->
     (lost,) = {0, 1} - set(known.calls())
     known.add([_output(lost)])
     for each in (known, RecordedOutputs(path, TOTAL)):
-        assert (each.paid, each.reused, each.given(lost), each.given(1 - lost)) == (3, {"giver": 1}, False, True)
+        assert (each.paid, each.reused, each.is_reused(lost), each.is_reused(1 - lost)) == (
+            3,
+            {"giver": 1},
+            False,
+            True,
+        )
 
 
 def test_a_takeover_that_was_kept_twice_leaves_nothing_free(tmp_path: Path) -> None:
@@ -162,7 +167,7 @@ def test_a_failure_that_nobody_tried_again_is_put_back(tmp_path: Path) -> None:
         assert (known.calls(), known.failed(), known.count) == ([0, 1, 2], [0, 2], 3)
         assert (known.paid, known.attempts, known.spending.total) == (3, 6, 2.25)
         assert (known.unanswered(), known.reused) == ({"server": 2}, {"giver": 1})
-        assert (known.get(0), known.get(2), known.given(2)) == (failed[0], failed[2], True)
+        assert (known.get(0), known.get(2), known.is_reused(2)) == (failed[0], failed[2], True)
         assert known.get(1) == _output(1).after(failed[1])
     assert path.read_bytes().count(b'{"kept"') == 1
     recorded.drop([0])
