@@ -30,15 +30,16 @@ from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.statistics.exact import is_below
 from evalq.evalcore.statistics.mode_share import holm
 
-# Cases that collapsed since the baseline: that are collapsed now, and whose answers agree more than they did.
+# Cases that collapsed since the baseline: they are collapsed now, and their answers agree more than before.
 
 _DRAWS = 20_000
 _MOST_DRAWS = 400_000
 
 
 class NewCollapse(NamedTuple):
-    """A case that both runs answered twice or more: how surprising its answers are unless it collapsed since, and the
-    same adjusted by Holm's procedure for all such cases.
+    """A case that both runs answered twice or more, with its p-value if it has not collapsed since the baseline.
+
+    ``adjusted`` is the p-value by Holm's procedure over all such cases.
     """
 
     case: str
@@ -47,54 +48,53 @@ class NewCollapse(NamedTuple):
 
 
 def newly_collapsed(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[str]:
-    """Cases that surely collapsed since the baseline; any of them is wrong with probability ``alpha`` at most."""
+    """Cases that surely collapsed since the baseline; the chance that any is wrong is at most ``alpha``."""
     return sorted(each.case for each in new_collapses(base, cand, alpha) if each.adjusted <= alpha)
 
 
 def new_collapses(base: CaseSummary, cand: CaseSummary, alpha: float = ALPHA) -> list[NewCollapse]:
     """Every case that both runs answered twice or more, the most surprising first.
 
-    Verdicts alone differ in four of ten unchanged cases. So p is the larger one of two: that the case is collapsed in
-    the candidate, and a permutation test of whether two of its answers agree more often than in the baseline. The
-    draws, more for a smaller ``alpha``, are seeded by the case's own counts, so that the same runs are always judged
-    alike. What is rarer than draws can show has an exact bound in their place: over many cases, or at a late look, no
-    number of draws suffices.
+    Verdicts alone differ in four of ten unchanged cases. So p is the larger of two p-values: that the case is collapsed
+    in the candidate, and that two of its answers agree more often than in the baseline, by permutation. A smaller
+    ``alpha`` takes more draws. The case's counts seed them, so that the same runs always get the same verdict. If a
+    p-value is too small for draws, as over many cases or at a late look, an exact bound takes its place.
     """
     before = dict(zip(base.ids, base.labels, strict=True)) if base.labels else {}
     now = dict(zip(cand.ids, cand.labels, strict=True)) if cand.labels else {}
     collapse_p = cand.collapse_p or {}
-    # A single answer agrees with nothing: such a case has no test, and takes no share of the error.
+    # Leave out cases with a single answer, which agrees with nothing: they take no share of the error.
     both = [case for case in now if case in before and sum(before[case].values()) > 1 and sum(now[case].values()) > 1]
-    # So that the smallest p that can be drawn still counts after Holm's factor, as far as the most draws reach.
+    # Draw so often that the smallest possible p still counts after Holm's factor, up to the limit.
     draws = min(_MOST_DRAWS, max(_DRAWS, 4 * len(both) * round(1 / alpha)))
-    found: list[tuple[float, str]] = []
+    p_values: list[tuple[float, str]] = []
     for case in both:
         p = collapse_p.get(case, 1.0)
-        # Above it the larger of the two is not at most it, either: no need to draw.
-        found.append((p if p > alpha else max(p, _surprise(case, before[case], now[case], draws)), case))
-    found.sort()
-    adjusted = holm([p for p, _ in found])
-    return [NewCollapse(case, p, each) for (p, case), each in zip(found, adjusted, strict=True)]
+        # Above alpha, the larger of the two is above it, too: no need to draw.
+        p_values.append((p if p > alpha else max(p, _surprise(case, before[case], now[case], draws)), case))
+    p_values.sort()
+    adjusted = holm([p for p, _ in p_values])
+    return [NewCollapse(case, p, each) for (p, case), each in zip(p_values, adjusted, strict=True)]
 
 
 def undecided_collapses(base: CaseSummary | None, cand: CaseSummary) -> list[str]:
-    """Cases of the candidate that are not decided diverse, nor were decided collapsed in the baseline, if there is one.
+    """Cases that are neither decided diverse in the candidate nor decided collapsed in the baseline, if there is one.
 
-    With one answer, or none, a case is never decided.
+    A case with fewer than two answers is never decided.
     """
     fine = set(cand.diverse).union(base.collapsed if base is not None else ())
     return [case for case in (*cand.ids, *(cand.unrecorded or ())) if case not in fine]
 
 
 def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draws: int) -> float:
-    """How often a candidate drawn from all answers of both runs agrees with itself as much as this one."""
+    """The p-value of the candidate's agreement with itself, if its answers are a draw from those of both runs."""
     import numpy as np
 
     labels = sorted({*before, *now})
     counts = [now.get(label, 0) for label in labels]
     together = [count + before.get(label, 0) for count, label in zip(counts, labels, strict=True)]
     bound = _bound(together, counts)
-    # Draws cannot show less than this, and a late look may ask for less: there the bound, though cautious, decides.
+    # Draws cannot show less than this, but a late look may need less: there the cautious bound decides.
     if bound <= 1 / (draws + 1):
         return bound
     ours, pooled = np.array(counts), np.array(together)
@@ -103,38 +103,38 @@ def _surprise(case: str, before: Mapping[str, int], now: Mapping[str, int], draw
     observed = int((ours * (ours - 1)).sum())
     as_much, done, rng = 0, 0, np.random.default_rng(seed)
     while done < draws:
-        # Two million numbers at once, so that many labels take no more memory than few.
+        # Draw two million numbers at once, so that many labels take no more memory than few.
         some = min(draws - done, max(1, 2_000_000 // len(labels)))
         drawn = rng.multivariate_hypergeometric(pooled, int(ours.sum()), some, method="marginals")
         as_much += int(((drawn * (drawn - 1)).sum(axis=1) >= observed).sum())
         done += some
-    # The observed one is a draw, too: without it p could be 0, which no number of draws shows.
+    # Count the observed answers as a draw, too: otherwise p could be 0, which no number of draws shows.
     return (as_much + 1) / (draws + 1)
 
 
 def _bound(pooled: Sequence[int], ours: Sequence[int]) -> float:
-    """At most so likely is it to draw answers of ``pooled`` that agree as much as ``ours``.
+    """An upper bound of the chance to draw answers from ``pooled`` that agree as much as ``ours``.
 
-    Of n answers with counts c, sum c(c-1) is at most n (max c - 1): so one label has to come at least so often. Each
-    label's count is hypergeometric, and the chances of all of them are added (Boole's inequality): exactly up to
-    `EXACT` answers, and never too small beyond.
+    Of n answers with counts c, sum c(c-1) is at most n (max c - 1), so one label must come at least so often. Each
+    label's count is hypergeometric, and the bound adds their chances (Boole's inequality). It is exact up to
+    `EXACT_DRAWS` answers, and never too small beyond.
     """
-    taken, total = sum(ours), sum(pooled)
-    least = 1 + -(-sum(count * (count - 1) for count in ours) // taken)
-    # Labels with as many answers have one chance: where there are thousands of them most came once or twice.
+    drawn, total = sum(ours), sum(pooled)
+    least = 1 + -(-sum(count * (count - 1) for count in ours) // drawn)
+    # Labels with equal counts have equal chances: of thousands of labels, most came once or twice.
     labels = Counter(pooled).items()
     if total > EXACT_DRAWS:
-        return min(1.0, sum(many * draw_bounds(taken, count, total, least)[1] for count, many in labels))
+        return min(1.0, sum(many * draw_bounds(drawn, count, total, least)[1] for count, many in labels))
     return min(
-        1.0, sum(many * draw_ways(taken, count, total, least) for count, many in labels) / math.comb(total, taken)
+        1.0, sum(many * draw_ways(drawn, count, total, least) for count, many in labels) / math.comb(total, drawn)
     )
 
 
-# Which cases got worse: named only where that is no accident among all of them, and then a veto.
+# Cases that got worse: evalq names one only if its fall is beyond chance among all cases, and then vetoes GO.
 
 _NO_CASE_WORSE = "no case falls beyond chance"
 _MOST = 1_000
-_TOLD = 5
+_IN_REASON = 5
 
 
 class CaseFall(NamedTuple):
@@ -147,7 +147,7 @@ class CaseFall(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What fell, for a reason."""
+        """The case and both of its counts, for a reason."""
         return f"{self.case} ({self.base[0]} of {self.base[1]} to {self.cand[0]} of {self.cand[1]})"
 
 
@@ -162,34 +162,33 @@ class _Row(NamedTuple):
 def _worse_cases(
     pairs: Pairs, *, turned: bool = False, alpha: float = ALPHA, stopped: Collection[str] = ()
 ) -> list[str]:
-    """Cases whose passes fell, the most surprising first; any false name with probability ``alpha`` at most."""
+    """Cases whose passes fell, the most surprising first; the chance of any false name is at most ``alpha``."""
     return [fall.case for fall in falls(pairs, turned=turned, without=stopped) if fall.p <= alpha]
 
 
 def falls(pairs: Pairs, *, turned: bool = False, without: Collection[str] = ()) -> list[CaseFall]:
     """Every case with the adjusted p-value of its fall, the most surprising first.
 
-    Fisher's exact test of each, one-sided. Cases that could not be as surprising whatever their answers cost the others
-    nothing (Tarone 1990, in the form of Hommel and Krummenauer 1998, which is monotone in the level), and the
-    correction is Holm's (1979): the i-th smallest p counts the cases behind it whose counts allow one as small.
-    ``turned``: where a pass is not wanted. ``without`` are cases that are left out: of those that stopped the numbers
-    of answers depend on what they answered, and the test is for numbers that do not.
+    Fisher's exact test of each, one-sided. The correction is Holm's (1979): the i-th smallest p counts the cases behind
+    it whose counts allow a p as small. Other cases cost nothing (Tarone 1990, in the form of Hommel and Krummenauer
+    1998, which is monotone in the level). ``turned``: a pass is not wanted. ``without`` has cases to leave out, such as
+    stopped ones: the test does not hold if the number of answers depends on the answers.
     """
     rows = sorted(_rows(pairs, turned, without), key=lambda row: (row.p, row.fall.case))
     least = sorted(row.least for row in rows)
     p_values = [row.p for row in rows]
-    found: list[CaseFall] = []
+    adjusted: list[CaseFall] = []
     before = 0.0
     for row in rows:
-        # Those before it are named already: each of them has a smaller p, and so a smaller least one.
+        # Leave out the cases before it: each of them has a smaller p, and so a smaller least p.
         rivals = bisect.bisect_right(least, row.p) - bisect.bisect_left(p_values, row.p)
         before = max(before, min(1.0, row.p * max(1, rivals)))
-        found.append(row.fall._replace(p=before))
-    return found
+        adjusted.append(row.fall._replace(p=before))
+    return adjusted
 
 
 def _rows(pairs: Pairs, turned: bool, without: Collection[str]) -> Iterator[_Row]:
-    # Where a pass is not wanted getting worse is a rise: from candidate to base that is a fall.
+    # If a pass is not wanted, a rise is worse: swap the sides, and it is a fall.
     sides = (pairs.base, pairs.cand) if not turned else (pairs.cand, pairs.base)
     counts = zip(
         pairs.ids,
@@ -205,18 +204,18 @@ def _rows(pairs: Pairs, turned: bool, without: Collection[str]) -> Iterator[_Row
 
 
 def too_few_to_name(pairs: Pairs, alpha: float) -> bool:
-    """Whether no case could be named, whatever its answers were: even all passes before and none now are too few."""
+    """Whether evalq could name no case, whatever its answers: even all passes before and none now are too few."""
     counts = zip(pairs.base.answers.tolist(), pairs.cand.answers.tolist(), strict=True)
     return all(fisher(before, before, now, 0)[0] > alpha for before, now in counts)
 
 
-def _unnameable(pairs: Pairs, alpha: float) -> bool:
-    """Whether none can be named by as many passes as there are: none has a p-value as small as ``alpha`` to give."""
+def _too_few_passes(pairs: Pairs, alpha: float) -> bool:
+    """Whether no case can have a p-value of ``alpha``, given its passes in both runs."""
     return all(row.least > alpha for row in _rows(pairs, False, ()))
 
 
 def named_measures(policy: Policy, run: RunCases) -> list[Measure]:
-    """By which measures cases are named: those of passes that a critical gate is about, else the run's first one."""
+    """The measures by which evalq names cases: those of passes in critical gates, or else the run's first one."""
     passing = [measure for measure in run.cases.measures if measure.kind == "pass"]
     critical = {gate.path for gate in policy.gates if gate.tier == "critical" and _is_about(gate, run)}
     return [measure for measure in passing if measure.name in critical] or passing[:1]
@@ -229,28 +228,28 @@ def _is_about(gate: Gate, run: RunCases) -> bool:
 def case_veto(
     run: RunCases, partner: RunCases, measure: Measure, alpha: float, quarantined: Collection[str] = ()
 ) -> Check | None:
-    """The named cases as a member of the SUSPECT family: never GO, and no more than a note where nobody is named.
+    """The check that names cases, a member of the SUSPECT family: never GO, and without effect if it names none.
 
-    None where no case could be named. ``quarantined`` are cases in quarantine.
+    None if evalq could name no case. ``quarantined`` are cases in quarantine.
     """
     pairs = pairs_of(partner.cases, run.cases, measure)
-    if _unnameable(pairs, alpha):
+    if _too_few_passes(pairs, alpha):
         return None
     without = {*run.cases.stopped, *partner.cases.stopped, *quarantined}
-    found = falls(pairs, turned=measure.better == "lower", without=without)
-    if not found:
+    tested = falls(pairs, turned=measure.better == "lower", without=without)
+    if not tested:
         return None
-    named = [fall for fall in found if fall.p <= alpha][:_MOST]
-    count = sum(fall.p <= alpha for fall in found)
-    told = "; ".join(fall.sentence for fall in named[:_TOLD]) + ("; ..." if count > _TOLD else "")
+    named = [fall for fall in tested if fall.p <= alpha][:_MOST]
+    count = sum(fall.p <= alpha for fall in tested)
+    listed = "; ".join(fall.sentence for fall in named[:_IN_REASON]) + ("; ..." if count > _IN_REASON else "")
     return Check(
         f"{run.called}.{measure.name}",
         _NO_CASE_WORSE,
         "critical",
         "SUSPECT" if named else "INCONCLUSIVE",
-        f"{count} of {len(found)} cases fell beyond chance: {told}" if named else "no case is named",
+        f"{count} of {len(tested)} cases fell beyond chance: {listed}" if named else "no case is named",
         count,
-        p_worse=found[0].p,
+        p_worse=tested[0].p,
         cases=tuple(fall.case for fall in named),
         case_p=tuple(fall.p for fall in named),
         evidence=int(pairs.cand.answers.sum()),
@@ -261,12 +260,12 @@ def case_veto(
 
 @lru_cache(maxsize=65536)
 def fisher(n_b: int, m_b: int, n_c: int, m_c: int) -> tuple[float, float]:
-    """P(so few passes fall to the candidate), and the smallest value that this could have had.
+    """The p-value of so few passes of the candidate, and the smallest that these counts allow.
 
-    In whole numbers, divided once, up to `EXACT` answers: what is tested may be smaller than what sums of doubles lose.
-    Beyond, the first is never too small and the second never too large, so that nobody is named by an error of either.
+    Up to `EXACT_DRAWS` answers it divides whole numbers once, since sums of doubles lose small p-values. Beyond, the
+    first is never too small and the second never too large, so that rounding never names a case.
     """
-    # Where few passes fall to the candidate many fall to the base.
+    # Few passes of the candidate are many of the base.
     m, every = m_b + m_c, n_b + n_c
     return draw_bounds(n_b, m, every, m_b)[1], draw_bounds(n_b, m, every, min(m, n_b))[0]
 
@@ -278,11 +277,11 @@ _MOST_TIMES = 1 << 14
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """The change of the mean over the cases of both runs, in the measure's own unit; higher is better here.
+    """The change of the mean over the cases of both runs, in the measure's unit; higher is better here.
 
-    ``low`` and ``high`` bound it at 95 %, ``p_worse`` and ``p_better`` are one-sided. ``detectable`` is the smallest
-    change that would have been seen in four of five such comparisons; ``case_low`` and ``case_high`` bound it for cases
-    like these, instead of for these. ``answers`` are the candidate's to these cases.
+    ``low`` and ``high`` bound it at 95 %, ``p_worse`` and ``p_better`` are one-sided. Four of five such comparisons
+    would see a change of ``detectable``. ``case_low`` and ``case_high`` bound it for cases like these, instead of for
+    these. ``answers`` counts the candidate's answers to these cases.
     """
 
     cases: int
@@ -300,14 +299,14 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class Measured(NamedTuple):
-    """A change with its `Estimate`, and what tells how surprising any fall is."""
+    """A change with its `Estimate`."""
 
     estimate: Estimate
     change: Change
 
     def p_margin(self, margin: float) -> float:
         """The p-value of a fall of ``margin`` at most, in the measure's unit."""
-        # As for p_worse: Holm orders demands of either kind alike.
+        # The same smallest p-value as for p_worse, so that Holm orders both alike.
         return max(ERROR, self.change.p_margin(margin))
 
 
@@ -324,14 +323,14 @@ class Flip(msgspec.Struct, frozen=True):
 class MeasureComparison(msgspec.Struct, frozen=True):
     """Two runs by one measure.
 
-    ``alone`` are cases that only the base answered, ``new`` those that only the candidate did, ``missing`` how many
-    answers the candidate lacks that the base has. ``repeats`` is by how much the repeats would have to be multiplied to
-    decide, were the change as it looks: None where no such number is known. ``losses`` and ``wins`` are the cases that
-    changed most, at most 50 of each; ``lost`` and ``won`` count all of them. ``named`` are the
-    cases that got worse by more than chance, among all that did not stop, and ``collapsed`` those that newly collapsed.
-    ``stopped`` is how many cases of either run were asked no more once they were decided. ``changed`` are cases with
-    another input or other checks now, at most 20 of ``changed_count``: they decide nothing. ``copies`` says, in
-    sentences, which answers count twice (the verdict is inconclusive then), and whether they are the other run's.
+    ``alone`` are cases that only the base answered, ``new`` those that only the candidate answered. ``missing`` is how
+    many answers the candidate lacks that the base has. ``repeats`` is the factor of repeats that would decide if the
+    change stays as it is; None if no such factor is known. ``losses`` and ``wins`` are the cases that changed most, at
+    most 50 of each; ``lost`` and ``won`` count all of them. ``named`` are the cases that got worse beyond chance, among
+    all that did not stop, and ``collapsed`` those that newly collapsed. ``stopped`` is how many cases of either run
+    stopped once decided. ``changed`` are cases with another input or other checks now, at most 20 of ``changed_count``:
+    they decide nothing. ``copies`` says in sentences which answers count twice, and whether they are the other run's;
+    the verdict is inconclusive then.
     """
 
     measure: Measure
@@ -361,20 +360,20 @@ class MeasureComparison(msgspec.Struct, frozen=True):
 def compare(
     base: CaseSummary, cand: CaseSummary, measure: Measure, margin: float, *, by_cases: bool = False
 ) -> MeasureComparison:
-    """Compare two runs by ``measure``; changes smaller than ``margin``, in its unit, are the same.
+    """Compare two runs by ``measure``; a change smaller than ``margin``, in its unit, counts as the same.
 
-    With ``by_cases`` the verdict is by the interval for cases like these: where two runs of one unchanged target differ
-    (a mood of the day), repeats are not independent, and only that one holds.
+    With ``by_cases`` the verdict uses the interval for cases like these. Only that one holds if repeats are not
+    independent: if runs of an unchanged target differ from day to day.
     """
     pairs = pairs_of(base, cand, measure)
     observed = estimate(pairs, measure) if pairs.ids else None
     worst = _worst(base, cand, measure, pairs)
     verdict = verdict_of(observed, margin, by_cases=by_cases)
     stopped = len(base.stopped) + len(cand.stopped)
-    # Cases that were asked until decided have answers that depend on what they were: no interval excludes a change.
+    # If cases stop once decided, the number of answers depends on the answers: no interval excludes a change.
     if stopped and (verdict == "same" or not asked_alike(base, cand)):
         verdict = "inconclusive"
-    # By cases, and of those that stop, no number of repeats decides.
+    # No number of repeats decides by cases, or if cases stop.
     repeated = verdict == "inconclusive" and bool(pairs.ids) and not by_cases and not stopped
     losses, wins = _flips(pairs, measure)
     return MeasureComparison(
@@ -382,7 +381,7 @@ def compare(
         margin=margin,
         verdict=verdict,
         observed=observed,
-        # Where nothing is missing the two are one, so that a gate reads both in any case.
+        # If no answer is missing, both are the same, so that a gate can always read both.
         worst=worst if worst is not None else observed,
         missing=pairs.missing,
         alone=pairs.alone[:_LISTED],
@@ -394,7 +393,7 @@ def compare(
         wins=wins[:_LISTED],
         lost=len(losses),
         won=len(wins),
-        # Fisher's test counts passes: of a single case's scores there is no exact one.
+        # Fisher's test counts passes; there is no exact test for a single case's scores.
         named=_worse_cases(pairs, turned=measure.better == "lower", stopped={*base.stopped, *cand.stopped})
         if measure.kind == "pass"
         else [],
@@ -405,11 +404,11 @@ def compare(
 
 
 def estimate(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Estimate:
-    """The change over the cases of ``pairs``, of which there is at least one; ``alpha`` is the error of either end."""
+    """The change over the cases of ``pairs``, at least one; ``alpha`` is the error of either end."""
     change, turned = change_in(pairs, measure)
     low, high = change.interval(alpha)
     p_worse, p_better = p_values(pairs, measure, change)
-    # Not at ``alpha``: it is shown beside, and what a look may spend is spent on these cases.
+    # Always at 95 %: this interval is only shown, and takes no part of the look's error.
     case_low, case_high = _by_cases(pairs, turned, measure.width)
     return Estimate(
         cases=len(pairs.ids),
@@ -428,28 +427,28 @@ def estimate(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Estimate:
 
 
 def measured(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Measured:
-    """`estimate`, with the change that it was made of."""
+    """`estimate`, with its change."""
     return Measured(estimate(pairs, measure, alpha), change_in(pairs, measure)[0])
 
 
-def verdict_of(found: Estimate | None, margin: float, *, by_cases: bool = False) -> Verdict:
-    """What an estimate says: the same within the margin, else what is too surprising without a change."""
-    if found is None:
+def verdict_of(change: Estimate | None, margin: float, *, by_cases: bool = False) -> Verdict:
+    """The verdict of an estimate: the same within the margin, else worse or better if it is beyond chance."""
+    if change is None:
         return "inconclusive"
-    low, high = (found.case_low, found.case_high) if by_cases else (found.low, found.high)
-    # Of a single case nobody knows how others would differ.
+    low, high = (change.case_low, change.case_high) if by_cases else (change.low, change.high)
+    # A single case does not show how others would differ.
     if low is None or high is None:
         return "inconclusive"
-    # Before any surprise: a change that is sure and smaller than the margin is no change that matters.
+    # Test this first: a sure change that is smaller than the margin does not matter.
     if -margin < low and high < margin:
         return "same"
-    # The p-values are for these cases; for cases like these there is the interval alone.
-    worse, better = (high < 0, low > 0) if by_cases else (found.p_worse <= ALPHA, found.p_better <= ALPHA)
+    # The p-values are for these cases; for cases like these there is only the interval.
+    worse, better = (high < 0, low > 0) if by_cases else (change.p_worse <= ALPHA, change.p_better <= ALPHA)
     return "worse" if worse else "better" if better else "inconclusive"
 
 
 def _worst(base: CaseSummary, cand: CaseSummary, measure: Measure, observed: Pairs) -> Estimate | None:
-    """With everything that is missing held against the candidate; None where nothing is."""
+    """The estimate with all missing answers counted against the candidate; None if no answer is missing."""
     if not (any(base.missing) or any(cand.missing) or observed.alone):
         return None
     pairs = pairs_of(base, cand, measure, worst=True)
@@ -457,31 +456,31 @@ def _worst(base: CaseSummary, cand: CaseSummary, measure: Measure, observed: Pai
 
 
 def change_in(pairs: Pairs, measure: Measure) -> tuple[Change, int]:
-    """The change, so that an improvement is positive, and the sign by which it was turned."""
+    """The change with an improvement as positive, and the sign that makes it so."""
     sign = 1 if measure.better == "higher" else -1
     change = change_of(pairs.base, pairs.cand, measure.width)
     return Change(sign * change.delta, change.width, change.spread), sign
 
 
 def p_values(pairs: Pairs, measure: Measure, change: Change) -> tuple[float, float]:
-    """(p_worse, p_better) of what `change_in` found: exact for passes, Student's for scores.
+    """(p_worse, p_better) of the change by `change_in`: exact for passes, Student's for scores.
 
-    Of scores with other repeats on either side the larger ones of two: by the spread of each side (Welch 1947), and by
-    that of both together, as if nothing had changed.
+    For scores with different repeats on the two sides, it is the larger of two p-values: by the spread of each side
+    (Welch 1947), and by that of both together, as if nothing had changed.
     """
     if measure.kind == "pass":
         base, cand = (pairs.base, pairs.cand) if measure.better == "higher" else _failures(pairs)
         return permutation_p(base, cand)
     variance, freedom, answers = change.spread
-    # One case with one answer a side: nothing tells a change from chance.
+    # With one case and one answer a side, a change and chance look the same.
     if freedom <= 0:
         return 1.0, 1.0
-    # Without any spread the change is judged as if one loss and one win had been seen, too.
+    # Without any spread, add one loss and one win.
     scale = math.sqrt(variance) or math.sqrt(2) * change.width / answers
     t = change.delta / scale
     p_worse, p_better = t_tail(-t, freedom), t_tail(t, freedom)
-    # A baseline has several times a candidate's repeats, and answers mostly at one end of the scale: few of them show
-    # no spread, and their own variance takes such luck for a change, in up to a fifth of unchanged pairs.
+    # Few answers, mostly at one end of the scale, may show no spread by luck. If the baseline has several times the
+    # candidate's repeats, Welch's test takes such luck for a change, in up to a fifth of unchanged pairs.
     if (pooled := pooled_of(pairs.base, pairs.cand)) is not None:
         t = change.delta / math.sqrt(pooled[0])
         p_worse, p_better = max(p_worse, t_tail(-t, pooled[1])), max(p_better, t_tail(t, pooled[1]))
@@ -490,14 +489,14 @@ def p_values(pairs: Pairs, measure: Measure, change: Change) -> tuple[float, flo
 
 
 def _failures(pairs: Pairs) -> tuple[Side, Side]:
-    # The exact test asks for few passes, and few failures are what is wanted here; of 0 and 1 sum and squares are one.
+    # The exact test is for few passes, and here failures are wanted; the squares of 0 and 1 are 0 and 1.
     return tuple(Side(s.answers, s.answers - s.total, s.answers - s.total) for s in (pairs.base, pairs.cand))  # type: ignore[return-value]  # two of them
 
 
 def _by_cases(pairs: Pairs, sign: int, width: float) -> tuple[float | None, float | None]:
-    """Student's interval of the differences, as those of cases drawn from many; no change is larger than the scale.
+    """Student's interval of the differences, with cases as a draw from many; no change is larger than the scale.
 
-    Where all are alike (but for their last digits) nothing is known of their spread, and each counts as one answer.
+    If all differences are equal (but for their last digits), their spread is unknown, and each counts as one answer.
     """
     d = sign * (pairs.cand.mean - pairs.base.mean)
     if len(d) < 2:
@@ -511,12 +510,12 @@ def _by_cases(pairs: Pairs, sign: int, width: float) -> tuple[float | None, floa
 
 
 def _repeats(pairs: Pairs, measure: Measure, margin: float) -> float | None:
-    """By how much to multiply the repeats, in steps of two, until the interval would decide; None beyond 16,384."""
+    """The factor of repeats, in powers of two, from which on the interval would decide; None beyond 16,384."""
     change, _ = change_in(pairs, measure)
     factor = 1
     while factor < _MOST_TIMES:
         factor *= 2
-        # The same change with its spread as so many answers would leave it.
+        # The same change, with the spread that so many answers would have.
         low, high = change.times(factor).interval()
         if high < 0 or low > 0 or (-margin < low and high < margin):
             return float(factor)
@@ -536,10 +535,10 @@ def _flips(pairs: Pairs, measure: Measure) -> tuple[list[Flip], list[Flip]]:
         strict=True,
     )
     for case, b, c, n_b, n_c in rows:
-        # As decimals: the means of three answers of .7 and of five are not one double.
+        # Compare as decimals: the means of three answers of .7 and of five are not the same double.
         if is_below(b, c) or is_below(c, b):
             changed.append((sign * (c - b), Flip(case, b, c, n_b, n_c)))
-    # By name where two changed alike, so that equal runs are listed alike.
+    # Sort equal changes by name, so that equal runs give equal lists.
     losses = sorted(((d, flip) for d, flip in changed if d < 0), key=lambda each: (each[0], each[1].case))
     wins = sorted(((d, flip) for d, flip in changed if d > 0), key=lambda each: (-each[0], each[1].case))
     return [flip for _, flip in losses], [flip for _, flip in wins]

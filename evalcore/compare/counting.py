@@ -1,4 +1,4 @@
-"""Making a run's side of a comparison: cases from record lines, usage from outputs, and whether they can be true."""
+"""Reads a run for a comparison: cases from record lines, usage from outputs, and a check that both are plausible."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.metrics import whole
 
 _BESIDE = ("tags", "weight", "thresholds", "diversity")
-"""Of a case: what is asked and checked stays the same without it."""
+"""Keys of a case that change neither its input nor its checks."""
 _DIGITS = 16
-"""Of a case's digest: it is compared with that of one other case."""
+"""The length of a case's digest, which is compared with that of one other case."""
 
 _TOOK = re.compile(rb',"took":\{[^{}]*\}')
-"""As records of checks have it: seconds differ where answers do not."""
+"""Time and cost in a record of checks: these differ although the answers are equal."""
 
 
 class _OffScale(Exception):
@@ -41,19 +41,19 @@ class _OffScale(Exception):
 
 
 class _Scale(NamedTuple):
-    """The values that a measure may have: from ``low`` to ``high``, a little more for what sums are rounded by."""
+    """The values that a measure may have: from ``low`` to ``high``, and a little more for rounding."""
 
     name: str
     low: float
     high: float
-    told: str
+    words: str
     whole: bool
 
     @classmethod
     def of(cls, measure: Measure) -> _Scale:
         rounding, whole = ROUNDED * measure.width, measure.kind == "pass"
-        told = "0 or 1" if whole else f"from {measure.low:g} to {measure.high:g}"
-        return cls(measure.name, measure.low - rounding, measure.high + rounding, told, whole)
+        words = "0 or 1" if whole else f"from {measure.low:g} to {measure.high:g}"
+        return cls(measure.name, measure.low - rounding, measure.high + rounding, words, whole)
 
     def holds(self, value: float) -> bool:
         # NaN is neither below nor above anything.
@@ -63,73 +63,73 @@ class _Scale(NamedTuple):
 class CaseCounter:
     """Takes the lines of records.jsonl in their order, then gives the run's cases; memory grows with the cases."""
 
-    def __init__(self, evaluator: Evaluator[Any, Any], place: str = "") -> None:
-        """``place`` is where the records are, for what is raised: UsageError where runs of it are not compared."""
+    def __init__(self, evaluator: Evaluator[Any, Any], location: str = "") -> None:
+        """``location`` names the records in errors. Raises UsageError for an evaluator without measures."""
         if evaluator.measures is None:
             raise UsageError(
-                f"{place or evaluator.name}: runs of {evaluator.name} are not compared: it declares no measures"
+                f"{location or evaluator.name}: evalq cannot compare runs of {evaluator.name}: it declares no measures"
             )
         self._evaluator = evaluator
-        self._place = place
+        self._location = location
         self._measures: Measures = evaluator.measures
         self._summing = Summing(self._measures.measures, self._measures.took)
         self._scales = [_Scale.of(measure) for measure in self._measures.measures]
         self._decode = msgspec.json.Decoder().decode
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Count the next records. Raises InfrastructureError where the evaluator cannot say what one means, and for a
-        value that is not on the scale of its measure.
+        """Count the next records. Raises InfrastructureError if the evaluator fails on one, and for a value that is
+        not on the scale of its measure.
         """
         observe, decode, summing = self._measures.observe, self._decode, self._summing
         try:
             for line in lines:
-                told = decode(line)
-                observation = observe(told)
+                record = decode(line)
+                observation = observe(record)
                 if observation is not None:
-                    self._check(observation, told)
-                    record = told.get("record", "")
+                    self._check(observation, record)
+                    name = record.get("record", "")
                     summing.add(
-                        observation, input_of(record), partial(_said, line, record, told.get("id"), observation)
+                        observation, input_of(name), partial(_answer_in, line, name, record.get("id"), observation)
                     )
         except _OffScale as error:
             raise InfrastructureError(str(error)) from None
-        except Exception as error:  # an evaluator's code: it must not take a report along
-            raise self._wrong(error) from error
+        except Exception as error:  # an evaluator's code may raise anything
+            raise self._failure(error) from error
 
-    def _check(self, observation: Observation, told: Mapping[str, Any]) -> None:
-        # A mean over such values lies on no scale, and the interval of one is none: 7 of 5 would pass any bound.
+    def _check(self, observation: Observation, record: Mapping[str, Any]) -> None:
+        # A value off the scale would make means and intervals wrong: 7 of 5 would pass any bound.
         for scale, value in zip(self._scales, observation.values, strict=False):
             if value is not None and not scale.holds(value):
                 raise _OffScale(
-                    f"{self._place or self._evaluator.name}: {told.get('record', 'a record')} "
+                    f"{self._location or self._evaluator.name}: {record.get('record', 'a record')} "
                     f"(case {observation.case}): "
-                    f"{self._evaluator.name} gives {scale.name} the value {value!r}, and its scale is {scale.told}; "
+                    f"{self._evaluator.name} gives {scale.name} the value {value!r}, and its scale is {scale.words}; "
                     "mend the evaluator or the scale that its measure declares, and evaluate again"
                 )
 
     def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
-        """What was counted, as a run called ``run`` that has this report. Raises InfrastructureError as `add` does."""
-        told = self._measures
+        """The counted cases, as a run called ``run`` with this report. Raises InfrastructureError as `add` does."""
+        measures = self._measures
         try:
-            found = (
-                told.collapsed(report),
-                told.stopped(report),
-                told.judged(report),
-                told.collapse_p(report),
-                told.diverse(report),
+            facts = (
+                measures.collapsed(report),
+                measures.stopped(report),
+                measures.judged(report),
+                measures.collapse_p(report),
+                measures.diverse(report),
             )
-            unrecorded = self._unrecorded(report)
+            unrecorded = sorted(measures.unrecorded(report))
         except Exception as error:
-            raise self._wrong(error) from error
-        # Labels that people gave afterwards ask nothing else of an agent: a labelled run stays comparable.
-        asked = {name: value for name, value in report["params"].items() if name not in self._measures.beside}
-        summary = self._summing.summary(*found)
+            raise self._failure(error) from error
+        # Leave out labels, which people give afterwards, so that a labelled run stays comparable.
+        params = {name: value for name, value in report["params"].items() if name not in measures.beside}
+        summary = self._summing.summary(*facts)
         return RunCases(
             run=run,
             evaluator=self._evaluator.name,
-            # Of what judged the records: another version may have found otherwise.
+            # The version that judged the records: another version may judge otherwise.
             version=report["evaluator_version"],
-            specification=digest(canonical_json(asked)),
+            specification=digest(canonical_json(params)),
             report=digest_of_report,
             records=dict(report["records"]),
             results=report["results"],
@@ -137,55 +137,53 @@ class CaseCounter:
                 summary,
                 unrecorded=unrecorded,
                 specified=_specified(report["params"]),
-                # As recorded; who knows of live calls, or of attempts, says so.
+                # As for recorded outputs; callers that know of live calls, or of attempts, replace it.
                 unusable=unusable_of(summary, Causes()),
             ),
             took=self._summing.took(),
             numbers=list(self._measures.numbers),
             left_out=omissions_in(report),
-            parameters=digest(canonical_json({name: value for name, value in asked.items() if name != "cases"})),
+            parameters=digest(canonical_json({name: value for name, value in params.items() if name != "cases"})),
             inputs=sorted(each["sha256"] for each in report.get("inputs", ())),
         )
 
-    def _unrecorded(self, report: dict[str, Json]) -> list[str]:
-        return sorted(self._measures.unrecorded(report))
-
-    def _wrong(self, error: Exception) -> InfrastructureError:
+    def _failure(self, error: Exception) -> InfrastructureError:
         what = f"{type(error).__name__}: {error}"
-        where = f"{self._place}: " if self._place else ""
+        where = f"{self._location}: " if self._location else ""
         return InfrastructureError(
-            f"{where}{self._evaluator.name} cannot say how the cases of this run went ({what}); where another version "
-            "wrote it, or it was changed since, evaluate again"
+            f"{where}{self._evaluator.name} cannot read the cases of this run ({what}); if another version wrote it, "
+            "or it was changed since, evaluate again"
         )
 
 
-def _said(line: bytes, record: str, name: object, observation: Observation) -> bytes:
-    """A line of records.jsonl without its place, its repeat and what the answer took, so that the same answer says the
-    same in another file, and as another repeat.
+def _answer_in(line: bytes, record: str, name: object, observation: Observation) -> bytes:
+    """A line of records.jsonl without its record's name, its repeat and its usage.
+
+    So the same answer is equal in another file, and as another repeat.
     """
-    said = _TOOK.sub(b"", line.removeprefix(b'{"record":' + msgspec.json.encode(record) + b","))
+    answer = _TOOK.sub(b"", line.removeprefix(b'{"record":' + msgspec.json.encode(record) + b","))
     if observation.repeat is None:
-        return said
-    # The first one alone: what an answer quotes is the answer.
-    said = said.replace(b'"repeat":%d,' % observation.repeat, b"", 1)
-    # As records of vs are called.
-    own = name == f"{observation.case}#{observation.repeat}"
-    return said.replace(b'"id":' + msgspec.json.encode(name) + b",", b"", 1) if own else said
+        return answer
+    # Remove the first one only, since an answer may quote such text.
+    answer = answer.replace(b'"repeat":%d,' % observation.repeat, b"", 1)
+    # Records of vs have such ids.
+    numbered = name == f"{observation.case}#{observation.repeat}"
+    return answer.replace(b'"id":' + msgspec.json.encode(name) + b",", b"", 1) if numbered else answer
 
 
 def _specified(params: Mapping[str, Any]) -> dict[str, str]:
-    """{case: the digest of all that is asked of it}, of parameters that list their cases by id."""
+    """{case: the digest of its input and checks}, for parameters that list their cases by id."""
     cases = params.get("cases")
     if not isinstance(cases, list) or not all(isinstance(case, dict) and "id" in case for case in cases):
         return {}
-    asked = ({key: value for key, value in case.items() if key not in _BESIDE} for case in cases)
-    return {str(case["id"]): digest(canonical_json(case))[:_DIGITS] for case in asked}
+    specified = ({key: value for key, value in case.items() if key not in _BESIDE} for case in cases)
+    return {str(case["id"]): digest(canonical_json(case))[:_DIGITS] for case in specified}
 
 
-# What the live calls of a run took: time, tokens and money, from its outputs.jsonl.
+# Usage of the live calls of a run: time, tokens and money, from its outputs.jsonl.
 
 _SAMPLE = 32
-"""Where two runs share a tenth of their answers, their samples have one in common in 24 of 25 cases."""
+"""If two runs share a tenth of their answers, their samples have one in common in 24 of 25 cases."""
 
 
 class _UsageLine(msgspec.Struct):
@@ -197,9 +195,9 @@ class _UsageLine(msgspec.Struct):
 
 
 _USAGE_KEYS = ("usage.seconds", "usage.cost", "usage.prompt_tokens", "usage.completion_tokens")
-"""What single outputs of live calls took: the time of the last attempt, and cost and tokens of all attempts."""
+"""Usage of single outputs of live calls: the time of the last attempt, and cost and tokens of all attempts."""
 _CALL_KEYS = ("cost", "prompt_tokens", "completion_tokens")
-"""What a target may not tell: one without a price, or a server that counts no tokens."""
+"""Numbers that a target may lack: one without a price, or a server that counts no tokens."""
 USAGE_NUMBERS = (
     Number("usage.outputs"),
     Number("usage.errors", "lower", holds_missing=True),
@@ -208,21 +206,21 @@ USAGE_NUMBERS = (
     *(Number(f"usage.seconds.p{share}", "lower", "quantile", "usage.seconds", share / 100) for share in (50, 95, 99)),
     *(Number(f"usage.each.{name.partition('.')[2]}", "lower", "mean", name) for name in _USAGE_KEYS),
 )
-"""What stands under ``usage`` in the results of a live run."""
+"""The numbers under ``usage`` in the results of a live run."""
 
 
 def usage_of(outputs: Path) -> RunUsage:
-    """What all lines of ``outputs`` say, in eight bytes of memory a line. Raises WireError for a damaged line."""
+    """The usage in all lines of ``outputs``, in eight bytes of memory a line. Raises WireError for a damaged line."""
     return read_usage(outputs)[0]
 
 
 def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
-    """The same, and what single outputs took."""
+    """The usage of a run, and that of single outputs."""
     decode = msgspec.json.Decoder(_UsageLine).decode
-    seconds, count, errors, attempts, cost, asked, told = array("d"), 0, 0, 0, 0.0, 0, 0
+    seconds, count, errors, attempts, cost, prompt, completion = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
-    taking, untold = Taking(_USAGE_KEYS), dict.fromkeys(("seconds", *_CALL_KEYS), 0)
-    sample: list[int] = []  # a heap of the smallest, turned, as its root is to be the largest
+    taking, unknown = Taking(_USAGE_KEYS), dict.fromkeys(("seconds", *_CALL_KEYS), 0)
+    sample: list[int] = []  # a heap of the smallest numbers, negated so that the largest of them is its root
     with open_input(outputs) as lines:
         for number_of_line, data in enumerate(lines, start=1):
             try:
@@ -239,63 +237,60 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
             errors += bool(line.error)
             attempts += len(line.attempts)
             answered = [attempt for attempt in line.attempts if not attempt.kind]
-            untold["seconds"] += bool(answered) and _seconds(line) is None
+            unknown["seconds"] += bool(answered) and _seconds(line) is None
             for name in _CALL_KEYS:
-                untold[name] += any(getattr(attempt, name) is None for attempt in answered)
+                unknown[name] += any(getattr(attempt, name) is None for attempt in answered)
             for attempt in line.attempts:
                 cost += attempt.cost or 0.0
-                asked += attempt.prompt_tokens or 0
-                told += attempt.completion_tokens or 0
-            # Of the last attempt: those before it gave no output.
+                prompt += attempt.prompt_tokens or 0
+                completion += attempt.completion_tokens or 0
+            # Only the last attempt gave an output.
             if line.attempts and (took_seconds := _seconds(line)) is not None:
                 seconds.append(took_seconds)
             if line.case:
-                taking.add(line.case, _taken(line))
+                taking.add(line.case, _usage_values(line))
     config = configs.pop() if len(configs) == 1 else ""
-    took = taking.found({})
-    each = {name.partition(".")[2]: own.sketch.mean() for name, own in took.items()}
-    found = RunUsage(
-        count, errors, attempts, cost, asked, told, _quantiles(seconds), config, sorted(-number for number in sample),
+    took = taking.by_name({})
+    each = {name.partition(".")[2]: numbers.sketch.mean() for name, numbers in took.items()}
+    usage = RunUsage(
+        count, errors, attempts, cost, prompt, completion, _quantiles(seconds), config,
+        sorted(-number for number in sample),
         {name: mean for name, mean in each.items() if mean is not None},
-        {name: outputs for name, outputs in untold.items() if outputs},
+        {name: outputs for name, outputs in unknown.items() if outputs},
     )  # fmt: skip
-    return found, took
+    return usage, took
 
 
-def told_in(usage: RunUsage) -> dict[str, Json]:
-    """What stands under ``usage`` in the results: null for what no output says, which is not 0."""
-    found: dict[str, Json] = msgspec.to_builtins(usage)
+def usage_results(usage: RunUsage) -> dict[str, Json]:
+    """The values under ``usage`` in the results: null, not 0, for a number that no output has."""
+    results: dict[str, Json] = msgspec.to_builtins(usage)
     named = [number.path.split(".")[1:] for number in USAGE_NUMBERS]
     for holder in ("each", "seconds"):
         keys = [name for above, *name in named if above == holder and name]
-        found[holder] = {**{name: None for (name,) in keys}, **found[holder]}
-    # Runs of before say nothing of it; a sum above 0 was told by somebody.
-    return {**found, **{name: None for name in _CALL_KEYS if not found[name] and found["each"][name] is None}}
+        results[holder] = {**{name: None for (name,) in keys}, **results[holder]}
+    return {**results, **{name: None for name in _CALL_KEYS if not results[name] and results["each"][name] is None}}
 
 
-def _taken(line: _UsageLine) -> tuple[float | None, ...]:
-    """What an output took; None where no attempt says, as of a target without a price."""
+def _usage_values(line: _UsageLine) -> tuple[float | None, ...]:
+    """The usage of an output; None for a number that no attempt has, such as the cost without a price."""
     if not line.attempts:
         return (None,) * len(_USAGE_KEYS)
-    costs, asked, told = (
-        [each for each in given if each is not None]
-        for given in (
-            [attempt.cost for attempt in line.attempts],
-            [attempt.prompt_tokens for attempt in line.attempts],
-            [attempt.completion_tokens for attempt in line.attempts],
-        )
+    columns = (
+        [attempt.cost for attempt in line.attempts],
+        [attempt.prompt_tokens for attempt in line.attempts],
+        [attempt.completion_tokens for attempt in line.attempts],
     )
-    sums = (float(sum(known)) if known else None for known in (costs, asked, told))
-    return (_seconds(line), *sums)
+    known = ([each for each in column if each is not None] for column in columns)
+    return (_seconds(line), *(float(sum(each)) if each else None for each in known))
 
 
 def _seconds(line: _UsageLine) -> float | None:
-    # No call takes no time at all: where 0 stands, nobody took it.
+    # No call takes 0 seconds: 0 means that nobody measured it.
     return line.attempts[-1].latency_seconds or None
 
 
 def call_number(data: bytes) -> int | None:
-    """The same for a line of recorded outputs; None where it does not say how long its calls took."""
+    """The number of an answer in a line of recorded outputs; None if the line does not say how long its calls took."""
     try:
         line = msgspec.json.decode(data, type=_UsageLine)
     except (msgspec.DecodeError, RecursionError):
@@ -304,32 +299,32 @@ def call_number(data: bytes) -> int | None:
 
 
 def _number(line: _UsageLine) -> int:
-    """A number for an answer: another one for each that was given, the same for one that came from a cache."""
-    # By latencies: two calls hardly ever take the very same time, and a cached answer keeps that of its own call.
-    told = f"{line.case}\0{line.repeat}\0{[attempt.latency_seconds for attempt in line.attempts]}"
-    return int.from_bytes(blake2b(told.encode(errors="surrogatepass"), digest_size=6).digest())
+    """A number that differs for each answer of the target, and stays the same for an answer from a cache."""
+    # Use latencies: two calls hardly ever take exactly the same time, and a cached answer keeps that of its call.
+    text = f"{line.case}\0{line.repeat}\0{[attempt.latency_seconds for attempt in line.attempts]}"
+    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=6).digest())
 
 
 def _quantiles(seconds: array[float]) -> dict[str, float]:
-    """Each is the smallest time that 50, 95 or 99 of 100 did not exceed."""
+    """The smallest times that 50, 95 and 99 of 100 outputs did not exceed."""
     if not seconds:
         return {}
     ordered = sorted(seconds)
     return {f"p{share}": ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 95, 99)}
 
 
-# Whether a file that is given as a run's cases can be one: anybody may have written it, as in a pull request.
+# A check of files with a run's cases, since anybody may have written one, as in a pull request.
 
 _MOST_ANSWERS = 100_000_000
-"""To one case: more than anybody has, and as many as can be drawn from."""
+"""The limit for one case: more than anybody has, and as many as evalq can draw from."""
 _ROUNDED = 1e-9
-"""By what share of their size sums differ that were added in another order, or written down."""
+"""The relative error of sums that were added in another order, or written to a file."""
 _LINES = re.compile(r"[0-9]{1,18}-[0-9a-f]{32}\Z")
 _CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(\[[A-Za-z0-9._:+=,-]{1,400}\])?\Z")
 
 
 def fault_of(run: RunCases) -> str:
-    """Why ``run`` cannot be one, with the place; empty for one that can."""
+    """What is wrong with ``run``, and at which key; empty if nothing is."""
     return next(_faults(run), "")
 
 
@@ -360,7 +355,7 @@ def _faults(run: RunCases) -> Iterator[str]:
 
 
 def _addable(took: Took) -> bool:
-    """Whether the sums by case are those of the answers that the sketch counts, as far as it can be told."""
+    """Whether the sums by case may belong to the answers that the sketch counts."""
     columns = (took.count, took.missing, took.total, took.squares, took.logs, took.log_squares)
     if any(len(each) != len(took.ids) for each in columns) or len(set(took.ids)) < len(took.ids):
         return False
@@ -372,13 +367,13 @@ def _addable(took: Took) -> bool:
 
 
 def _of_measure(measure: Measure, cases: CaseSummary) -> Iterator[str]:
-    place, column = f"cases.columns.{measure.name}", cases.columns.get(measure.name)
+    key, column = f"cases.columns.{measure.name}", cases.columns.get(measure.name)
     if column is None or not all(len(each) == len(cases.ids) for each in (column.count, column.total, column.squares)):
-        yield f"{place}: not a number for each case"
+        yield f"{key}: not a number for each case"
     elif not measure.low < measure.high:
-        yield f"{place}: its scale has no width"
+        yield f"{key}: its scale has no width"
     elif not all(_possible(measure, column, at) for at in range(len(cases.ids))):
-        yield f"{place}: no answers add up to these numbers"
+        yield f"{key}: no answers add up to these numbers"
 
 
 def _possible(measure: Measure, column: CaseColumn, at: int) -> bool:
@@ -387,27 +382,27 @@ def _possible(measure: Measure, column: CaseColumn, at: int) -> bool:
         return False
     if measure.kind == "pass":
         return 0 <= total <= count and total == int(total)
-    # On its scale: a mean beyond it passes any bound, and has no interval.
+    # A mean off the scale would pass any bound, and has no interval.
     rounding = _ROUNDED * max(abs(measure.low), abs(measure.high)) * count
     if not count * measure.low - rounding <= total <= count * measure.high + rounding:
         return False
-    # Squared, as variances are taken of it.
+    # The squares must be finite, too, since variances use them.
     return math.isfinite(total * total) and math.isfinite(squares)
 
 
-# Which paths lead into an evaluator's results, as far as it is known before a run of it is paid for.
+# Whether a path leads to a number of an evaluator's results, as far as evalq knows before a run is paid.
 
 _NAMED = 20
-_INPUT = "input}"  # whose names are known: no key is called so
+_INPUT = "input}"  # the label of inputs, whose names are known; no key has this name
 
 
 def why_no_number(
     path: str, evaluator: Evaluator[Any, Any], params: Params, inputs: Sequence[str], *, live: bool
 ) -> str:
-    """Why no run of ``evaluator`` over ``inputs`` (their names) has a number at ``path``; empty where one may have.
+    """Why no run of ``evaluator`` over ``inputs`` (their names) has a number at ``path``; empty if one may have it.
 
-    Known are its measures, what its views declare, and the keys that its results have without any record. Below a
-    mapping that is empty then, and below null, anything may come.
+    evalq knows the measures, the paths that views declare, and the keys of results without any record. If such a key
+    holds an empty mapping or null, anything may come below it.
     """
     measures = [measure.name for measure in evaluator.measures.measures] if evaluator.measures else []
     results = None if path in measures else _without_records(evaluator, params, inputs)
@@ -415,33 +410,33 @@ def why_no_number(
         return ""
     parts = path.split(".")
     if parts[0] == "usage" and not live:
-        return "usage is what live calls took, and this run makes none"
-    place: Json = {**results, "usage": msgspec.to_builtins(RunUsage())}
+        return "usage is the time, cost and tokens of live calls, and this run makes none"
+    value: Json = {**results, "usage": msgspec.to_builtins(RunUsage())}
     for number, part in enumerate(parts):
-        if place is None or place == {} or (isinstance(place, Mapping) and ".".join(parts[number:]) in place):
+        if value is None or value == {} or (isinstance(value, Mapping) and ".".join(parts[number:]) in value):
             return ""
-        if not isinstance(place, Mapping) or part not in place:
+        if not isinstance(value, Mapping) or part not in value:
             if _declared(parts[: number + 1], evaluator.views):
                 return ""
-            known = sorted(place)[:_NAMED] if isinstance(place, Mapping) else []
+            known = sorted(value)[:_NAMED] if isinstance(value, Mapping) else []
             known += [f"{name} (by case)" for name in measures if not number and name not in known]
             return f"the results have no {part!r} there; there are: {', '.join(known) or 'nothing'}"
-        place = place[part]
+        value = value[part]
     return ""
 
 
 def _without_records(evaluator: Evaluator[Any, Any], params: Params, inputs: Sequence[str]) -> dict[str, Json] | None:
-    """The results of inputs without any record; None where an evaluator has none to tell."""
+    """The results of inputs without any record; None if the evaluator cannot make them."""
     nothing = [InputResult(name, name, evaluator.State.zero(), Tally()) for name in inputs]
     try:
-        found: dict[str, Json] = as_written(evaluator.section(nothing, params))
-    except Exception:  # a run without records never comes so far, so nothing promises that it can be told
+        results: dict[str, Json] = as_written(evaluator.section(nothing, params))
+    except Exception:  # no run gets here without records, so an evaluator may fail on none
         return None
-    return found
+    return results
 
 
 def _declared(parts: Sequence[str], views: Views) -> bool:
-    """Whether a declared path ends or goes on here: with some records it is there, and with others it is not."""
+    """Whether a declared path ends or goes on here: it may be there with some records, and not with others."""
     paths = [metric.path for metric in views.metrics if metric.scope is whole] + [*views.at_times]
     for steps in map(list, map(_steps, paths)):
         if len(steps) >= len(parts) and all(step in ("", part) for step, part in zip(steps, parts, strict=False)):

@@ -24,6 +24,7 @@ from evalq.evalcore.compare.policy import Tier
 from evalq.evalcore.compare.spending import GateLook
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.mode_share import rejected
+from evalq.evalcore.views.markdown import plural
 
 Decided = Literal["GO", "NO-GO", "SUSPECT", "INCONCLUSIVE"]
 
@@ -124,12 +125,10 @@ class PairedCases(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Both counts, and the differences."""
+        """The counts of both sides, and the differences."""
         parts = [("changed", self.changed_count), ("gone", self.gone_count), ("new", self.new_count)]
         others = ", ".join(f"{count:,} {word}" for word, count in parts if count)
-        counts = (
-            f"{self.equal:,} case(s) are in both, of {self.base:,} of the baseline and {self.cand:,} of the candidate"
-        )
+        counts = f"{plural(self.equal, 'case')} in both: {self.base:,} in the baseline, {self.cand:,} in the candidate"
         return f"{counts} ({others})" if others else counts
 
 
@@ -179,7 +178,7 @@ def named_cases(checks: Sequence[Check], *names: str) -> set[str]:
     }
 
 
-def hold_back(check: Check, reason: str) -> Check:
+def keep_from_go(check: Check, reason: str) -> Check:
     """The check, kept from GO for ``reason``: its evidence is too small for GO, but enough for NO-GO and SUSPECT."""
     return undecided(check, reason) if check.decided in ("GO", "INCONCLUSIVE") else check
 
@@ -219,9 +218,9 @@ def overall(checks: Sequence[Check], alpha: float = ALPHA, *, block: bool = Fals
         worse = _levels(critical, lambda check: check.p_worse, alpha)
         judged = [_judged(check, margins, worse, alpha) for check in counted]
     kept = tuple(check for check in judged if not check.veto or check.decided in ("SUSPECT", "NO-GO"))
-    found = {check.decided for check in kept if check.tier == "critical"}
+    verdicts = {check.decided for check in kept if check.tier == "critical"}
     order: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE")
-    return next((each for each in order if each in found), "GO"), kept
+    return next((each for each in order if each in verdicts), "GO"), kept
 
 
 _Levels = dict[int, float]

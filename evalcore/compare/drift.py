@@ -1,15 +1,14 @@
 """Drift over the runs of a suite: a detector that pages at most once in a thousand unchanged runs.
 
-A run's p-value is that of its answers among all that were given before (`surprise`). Which of them are exchangeable is
-explicit: answers within a case that recurs, cases where each run has its own, and days, whose moods all answers of a
-day share (`Days`). So nothing has to be known of the reference, and without change the p-values of successive days are
-bounded from below by independent uniform ones (as conformal p-values are: Vovk, Gammerman and Shafer 2005, chapter 8).
+A run's p-value compares its answers with all earlier ones (`surprise`). It says which of them are exchangeable: answers
+within a recurring case, whole cases if each run has new ones, and days, since all answers of a day share its mood
+(`Days`). So nothing need be known of the reference. Without change, independent uniform values bound the p-values of
+successive days from below (as with conformal p-values: Vovk, Gammerman and Shafer 2005, chapter 8).
 
-Each day is a bet against its p-value, by a function that falls in p and whose mean over a uniform p is 1. The stakes
-that were begun with each day add up to an e-detector (Shin, Ramdas and Rinaldo 2024; that of Shiryaev and Roberts where
-bets are likelihood ratios). Without change its mean grows by 1 a day, so that it reaches `PAGED` at most once in as
-many days on average: however long one looks, and over all references that might have been drawn. Several runs of one
-day share one bet, the mean of theirs.
+Each day is a bet against its p-value, by a function that falls in p and has a mean of 1 over a uniform p. The stakes
+from each day on add up to an e-detector (Shin, Ramdas and Rinaldo 2024; Shiryaev and Roberts if bets are likelihood
+ratios). Without change its mean grows by 1 a day. It reaches `PAGED` at most once in as many days on average, however
+long it runs, and over all references that might have been drawn. Several runs of one day share one bet, their mean.
 """
 
 from __future__ import annotations
@@ -31,25 +30,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 from evalq.evalcore.model.canonical import canonical_json
 
-# The moods of days: by how much unchanged runs differ from each other beyond what their answers' draw explains.
-# On a bad day all answers of a run are a little worse. Each day's mood is taken for normal around that of its
-# weekday, with a standard deviation that nobody knows. For the first nine comparisons it is `DAY_SD`; from then on
-# each of `_DEVIATIONS` counts by how well it explains the changes that were seen (its likelihood), and by
-# `_WEIGHTS`, which lean to `DAY_SD`: nine days do not show that there are no moods. Changes against all runs before
-# are independent of each other, as Helmert's contrasts are.
+# The moods of days: how much unchanged runs differ beyond the draw of their answers. On a bad day all answers of a run
+# are a little worse. A day's mood is normal around that of its weekday, with an unknown standard deviation. For the
+# first nine comparisons evalq assumes `DAY_SD`. From then on each of `_DEVIATIONS` counts by its likelihood given the
+# changes so far, and by `_WEIGHTS`. These lean to `DAY_SD`, since nine days cannot rule out moods. Changes against all
+# earlier runs are independent of each other, like Helmert's contrasts.
 
 DAY_SD = 0.03
-"""The standard deviation of a day's mood that is assumed before runs have shown it, as a share of the scale."""
+"""The standard deviation of a day's mood that evalq assumes at first, as a share of the scale."""
 _DEVIATIONS = (0.0, 0.01, 0.02, 0.03, 0.045, 0.07, 0.1)
 _WEIGHTS = (0.1, 0.1, 0.1, 0.5, 0.15, 0.04, 0.01)
 _SHOWN = 9
-"""So many comparisons have to be there before they say anything of days: from the tenth on."""
+"""How many comparisons it takes before they tell about days: evalq uses them from the tenth on."""
 _LEAST = 0.5
-"""A run's deviation by its draw is at least that of half an answer, or runs that all pass would be certain of it."""
+"""The least deviation of a run by its draw, in answers: otherwise runs that always pass would seem certain."""
 
 
 class Moods(NamedTuple):
-    """What a run's change is to be held against: the ``expected`` change, and the deviations beside its draw."""
+    """The ``expected`` change of a run, and the deviations beside its draw with their odds."""
 
     expected: float
     deviations: list[float]
@@ -57,12 +55,12 @@ class Moods(NamedTuple):
 
 
 class Days(msgspec.Struct, frozen=True):
-    """What the runs of a chain say of days, by one measure.
+    """The moods of days in the runs of a chain, by one measure.
 
     ``level`` is the mean of all runs less that of the reference, ``spread`` the sum of the squares of their shares of
-    it. ``likelihood`` has the logarithm of that of each of `_DEVIATIONS`, of ``compared`` days. ``weekdays`` has how
-    many days there were of each weekday before the newest day, and the sum of their levels; ``today`` the runs of the
-    newest day, ``day``, and the sum of theirs.
+    it. ``likelihood`` has the log-likelihood of each of `_DEVIATIONS` over ``compared`` days. ``weekdays`` has for each
+    weekday the number of days before the newest one, and the sum of their levels. ``today`` has the number of runs of
+    the newest day, ``day``, and the sum of their levels.
     """
 
     level: float = 0.0
@@ -74,14 +72,14 @@ class Days(msgspec.Struct, frozen=True):
     today: tuple[int, float] = (1, 0.0)
 
     def moods(self, fall: RunFall, day: str) -> Moods:
-        """For a run of ``day`` (ISO, empty where nobody knows it), compared with all runs before it."""
+        """The moods for a run of ``day`` (ISO, empty if unknown), compared with all runs before it."""
         shown = self.compared >= _SHOWN
         deviations, odds = (_DEVIATIONS, self._odds()) if shown else ((DAY_SD,), [1.0])
         expected, spreads = self._of(fall, day, deviations)
         return Moods(expected, [math.sqrt(each) for each in spreads], odds)
 
     def after(self, fall: RunFall, day: str) -> Days:
-        """With that run. Of one day the first run alone says how days differ, since they share their mood."""
+        """The days with that run. Only the first run of a day tells how days differ, since runs share its mood."""
         share = fall.of_old / (fall.of_new + fall.of_old)
         level = self.level + fall.change
         again = bool(day) and day == self.day
@@ -99,11 +97,11 @@ class Days(msgspec.Struct, frozen=True):
 
     def _odds(self) -> list[float]:
         best = max(self.likelihood)
-        found = [weight * math.exp(each - best) for weight, each in zip(_WEIGHTS, self.likelihood, strict=True)]
-        return [each / sum(found) for each in found]
+        odds = [weight * math.exp(each - best) for weight, each in zip(_WEIGHTS, self.likelihood, strict=True)]
+        return [each / sum(odds) for each in odds]
 
     def _of(self, fall: RunFall, day: str, deviations: tuple[float, ...]) -> tuple[float, list[float]]:
-        """The expected change, and the variances beside the draw: by days like this one where there are any."""
+        """The expected change, and the variances beside the draw: by equal weekdays if there are any."""
         many, levels = (
             self._weekdays().get(date.fromisoformat(day).weekday(), (0, 0.0)) if day and day != self.day else (0, 0.0)
         )
@@ -111,14 +109,14 @@ class Days(msgspec.Struct, frozen=True):
             many, levels = self.weekdays.get(date.fromisoformat(day).weekday(), (0, 0.0))
         if not many:
             return 0.0, [each**2 * (1 + self.spread) for each in deviations]
-        # The draw of one run, of which those like days are a mean.
+        # The variance of one run's draw, over the number of equal weekdays.
         drawn = fall.variance * fall.of_new / (fall.of_new + fall.of_old)
         return levels / many - self.level, [each**2 * (1 + 1 / many) + drawn / many for each in deviations]
 
     def _likelihood(self, fall: RunFall, day: str) -> tuple[float, ...]:
         expected, spreads = self._of(fall, day, _DEVIATIONS)
-        # By falls alone: where most cases always pass no day is much better than the others, and bad ones are worse
-        # than a deviation of both would say.
+        # Use falls only: if most cases always pass, no day is much better than others, and a deviation over both sides
+        # would understate the bad ones.
         if fall.change >= expected:
             return self.likelihood
         least = (_LEAST * fall.of_new / fall.cases) ** 2
@@ -129,7 +127,7 @@ class Days(msgspec.Struct, frozen=True):
         )
 
     def _weekdays(self) -> dict[int, tuple[int, float]]:
-        """With the newest day, as it is over."""
+        """The weekdays with the newest day, once it is over."""
         if not self.day:
             return self.weekdays
         which, (runs, levels) = date.fromisoformat(self.day).weekday(), self.today
@@ -138,30 +136,30 @@ class Days(msgspec.Struct, frozen=True):
 
 
 _ALIKE = 0.5
-"""The share of a run's answers that must be to known cases for runs to be compared case by case."""
+"""The least share of a run's answers to known cases for a comparison case by case."""
 _SPARE = 1000
 _TIMES = 4
 """A pool with more than `_TIMES` times the cases of a run, and `_SPARE` more, drops those that the run lacks."""
 
 
 def _sums_only(run: CaseSummary) -> CaseSummary:
-    """Only the sums: what a pool keeps of a run."""
+    """The run's sums only, which a pool keeps."""
     return CaseSummary(run.measures, run.ids, [0] * len(run.ids), run.columns)
 
 
 def _comparable(pool: CaseSummary, run: CaseSummary) -> bool:
-    """Whether they are of the same cases, mostly: recorded work has new ones every day."""
+    """Whether most cases are the same: recorded work has new cases every day."""
     known = set(pool.ids)
-    # By the measure with the most of them, since an optional one has a value for some records only.
+    # Use the measure with the most answers, since an optional one has a value for some records only.
     answers = [max(each) for each in zip(*(run.columns[one.name].count for one in run.measures), strict=True)]
     shared = sum(count for case, count in zip(run.ids, answers, strict=True) if case in known)
     return bool(shared >= _ALIKE * sum(answers))
 
 
 def _merged(pool: CaseSummary, run: CaseSummary) -> CaseSummary:
-    """Both together; the result's memory is bounded by the cases of ``run``, however many runs there were.
+    """Both together; the cases of ``run`` bound the memory, however many runs there were.
 
-    A measure that ``run`` has no values of stays with those of the pool.
+    A measure without values in ``run`` keeps those of the pool.
     """
     kept = set(pool.ids) | set(run.ids)
     if len(kept) > _TIMES * len(run.ids) + _SPARE:
@@ -191,27 +189,27 @@ def _column(ids: list[str], pool: CaseSummary, run: CaseSummary, name: str) -> C
 
 _CHAIN_SCHEMA = "evalq.drift/2"
 PAGED = 1000.0
-"""An e-value from which on it pages; without change that takes at least as many runs, on average."""
+"""The e-value from which on evalq pages; without change that takes at least as many runs, on average."""
 WORSE = 100.0
-"""An e-value from which on a suite looks worse, which pages nobody: ten times as often without change."""
+"""The e-value from which on a suite looks worse, without a page: ten times as often without change."""
 CLEARED = 100.0
-"""An e-value below this ends a page, and evidence is gathered anew."""
+"""An e-value below this ends a page, and evidence starts anew."""
 SHIFTS = (0.5, 1.0, 2.0, 4.0)
-"""By how many standard deviations of a run a change may lower it; bets on each are mixed equally."""
+"""The drops to bet on, in standard deviations of a run; bets on each are mixed equally."""
 _MOST_SCALE = 2.0
-"""A run whose deviations are a smaller part of the first one's is bet on as if they were a half of those. A p-value is
-at most seven deviations out, where steeper bets win least; and the fee of a slope above 37 is beyond any double."""
+"""The largest scale of a bet. A p-value is at most seven deviations out, where steeper bets win least; and the fee of a
+slope above 37 is beyond any double."""
 _FLOOR = -1.0
-"""A run that is better than by so many standard deviations costs no more: a later drop is then seen as soon."""
+"""The best run that a bet counts, in standard deviations, so that good runs do not hide a later drop."""
 MOST_EVIDENCE = 10 * PAGED
-"""More evidence is not kept, so that a page ends a few runs after the agent was fixed."""
+"""The limit of evidence, so that a page ends a few runs after the agent was fixed."""
 _STAKES = 50
 _KNOWN = 200
 _NORMAL = NormalDist()
 
 
 class Stake(msgspec.Struct, array_like=True):
-    """What was bet from one run on: ``before`` answers were there by then; by shift the logarithm of its worth."""
+    """A bet from one run on: the number of answers ``before`` it, and the logarithm of its worth by shift."""
 
     before: float
     logs: list[float]
@@ -220,13 +218,12 @@ class Stake(msgspec.Struct, array_like=True):
 class WatchedMeasure(msgspec.Struct):
     """One measure of a chain. ``e`` is the detector's value, ``p`` the newest run's p-value.
 
-    ``change`` is by how much the newest run's cases differ from what was there, as a share of the scale; below 0 is
-    worse. ``information`` is how much the first run that was compared could tell: shifts are in its standard
-    deviations. ``since`` is the run that paged, as long as it does; ``worse`` the one from which on the measure looks
-    worse, as long as it does. The newest run is the newest that has values of it: ``run``.
+    ``change`` is how far the newest run's cases differ from all before, as a share of the scale; below 0 is worse.
+    ``information`` is that of the first compared run: shifts are in its standard deviations. ``since`` is the run that
+    paged, as long as the page lasts; ``worse`` is the run from which on the measure looks worse. ``run`` is the newest
+    run with values of the measure.
 
-    ``days`` is what the runs say of the moods of days. ``morning`` are the stakes before the newest day, on which
-    ``today`` runs were counted.
+    ``days`` has the moods of days. ``morning`` are the stakes before the newest day, which has ``today`` runs so far.
     """
 
     stakes: list[Stake] = []
@@ -243,12 +240,12 @@ class WatchedMeasure(msgspec.Struct):
 
 
 class Chain(msgspec.Struct, kw_only=True):
-    """The runs of one suite and target by one specification: a reference, and all that came after it, as sums.
+    """The runs of one suite and target by one specification: a reference, and all later runs, as sums.
 
-    ``kind`` says where the reference comes from, ``runs`` how many were compared with it since. ``pool`` has the
-    answers of all, by case. Where each run has cases of its own (``drawn``) those are the draws, and ``means`` counts
-    the means of all of them by measure, `binned`. ``known`` has the newest runs that were counted, with the digest of
-    each one's report; ``day`` is the newest one's, empty where nobody knows.
+    ``kind`` says where the reference comes from, ``runs`` how many later runs there are. ``pool`` has the answers of
+    all, by case. If each run has new cases (``drawn``), these are the draws, and ``means`` counts their means by
+    measure, `binned`. ``known`` has the newest counted runs, with the digest of each report. ``day`` is that of the
+    newest run, empty if unknown.
     """
 
     schema: str = _CHAIN_SCHEMA
@@ -278,34 +275,32 @@ def begin_chain(run: RunCases, kind: Literal["baseline", "first"] = "first") -> 
 
 
 def count_in_chain(chain: Chain, run: RunCases) -> Chain:
-    """The chain with one more run; itself where that was counted before.
+    """The chain with one more run; the same chain if it counted the run before.
 
-    Recorded outputs (runs without a target) that are evaluated a second time, under whatever name, are no further
-    evidence, and are not counted either.
+    Recorded outputs (runs without a target) that are evaluated again, under any name, are no further evidence.
     """
     if any(name == run.run or (not run.target and report == run.report) for name, report in chain.known):
         return chain
     new = _sums_only(run.cases)
-    # Settled with the first run that is compared: what stakes are worth is of one kind of comparison.
+    # The first compared run settles this for good, since stakes are worth something in one kind of comparison only.
     drawn = chain.drawn or (chain.runs == 0 and not _comparable(chain.pool, new))
     means = chain.means if chain.drawn else _means(chain.pool) if drawn else {}
-    further = _means(new) if drawn else {}
+    new_means = _means(new) if drawn else {}
     watched = dict(chain.watched)
     for measure in new.measures:
-        fall = _drawn(means, further, measure) if drawn else _paired(chain.pool, new, measure)
-        # No case to compare is no evidence either way: the detector stands still. A run without values of an optional
-        # measure says nothing of it: its evidence, and its page, stay as they are.
+        fall = _drawn(means, new_means, measure) if drawn else _paired(chain.pool, new, measure)
+        # Without a case to compare there is no evidence either way: the measure's evidence and page stay as they are.
         if fall is not None:
             before = watched.get(measure.name, WatchedMeasure(days=Days(day=chain.day)))
-            there = sum(means[measure.name]) if drawn else float(sum(chain.pool.columns[measure.name].count))
-            watched[measure.name] = _watched(before, fall, there, run)
+            answers = sum(means[measure.name]) if drawn else float(sum(chain.pool.columns[measure.name].count))
+            watched[measure.name] = _watched(before, fall, answers, run)
     return msgspec.structs.replace(
         chain,
         runs=chain.runs + 1,
         drawn=drawn,
-        # Only now: a run that stood in its own reference would look less surprising than it is.
+        # Add the run only now: as a part of its own reference it would look less surprising.
         pool=CaseSummary(new.measures) if drawn else _merged(chain.pool, new),
-        means=_summed(means, further),
+        means=_summed(means, new_means),
         watched=watched,
         known=[*chain.known, (run.run, run.report)][-_KNOWN:],
         day=run.day,
@@ -314,12 +309,12 @@ def count_in_chain(chain: Chain, run: RunCases) -> Chain:
 
 def _means(cases: CaseSummary) -> dict[str, list[float]]:
     """{measure: how many cases have which mean}."""
-    found = {}
+    means = {}
     for measure in cases.measures:
         pairs = pairs_of(cases, cases, measure)
         if pairs.ids:
-            found[measure.name] = binned(pairs.base, measure)
-    return found
+            means[measure.name] = binned(pairs.base, measure)
+    return means
 
 
 def _summed(before: Mapping[str, list[float]], new: Mapping[str, list[float]]) -> dict[str, list[float]]:
@@ -330,8 +325,8 @@ def _summed(before: Mapping[str, list[float]], new: Mapping[str, list[float]]) -
 
 
 def _drawn(before: Mapping[str, list[float]], new: Mapping[str, list[float]], measure: Measure) -> RunFall | None:
-    there = measure.name in before and measure.name in new
-    return of_draws(before[measure.name], new[measure.name]) if there else None
+    known = measure.name in before and measure.name in new
+    return of_draws(before[measure.name], new[measure.name]) if known else None
 
 
 def _paired(pool: CaseSummary, new: CaseSummary, measure: Measure) -> RunFall | None:
@@ -339,44 +334,44 @@ def _paired(pool: CaseSummary, new: CaseSummary, measure: Measure) -> RunFall | 
     return of_cases(pairs, measure) if pairs is not None and pairs.ids else None
 
 
-def _watched(before: WatchedMeasure, fall: RunFall, there: float, run: RunCases) -> WatchedMeasure:
-    """With one more run, before which so many answers, or cases, were ``there``."""
-    # Not the first run of its day. That of the reference is no day that was bet on.
+def _watched(before: WatchedMeasure, fall: RunFall, answers: float, run: RunCases) -> WatchedMeasure:
+    """The measure with one more run, before which there were so many ``answers``, or cases if these are drawn."""
+    # A further run of its day. The reference's day had no bet.
     again = bool(run.day) and run.day == before.days.day and before.today > 0
     moods = before.days.moods(fall, run.day)
     p = fall.p(moods.deviations, moods.odds, moods.expected)
-    # What a run could tell, and what of its effect remains beside the uncertainty of what it is compared with. By
-    # counts alone: a stake that knew of outcomes could not be carried from run to run.
+    # The information of a run, and the part of it that remains beside the uncertainty of the earlier runs. Both depend
+    # on counts only: a stake that depends on outcomes could not go on from run to run.
     information = fall.cases / fall.of_new
     remaining = math.sqrt(fall.of_new / (fall.of_new + fall.of_old))
-    # That of the first comparison, for good: a stake that is carried on must keep the unit that it was made in.
+    # Keep that of the first comparison for good, since a stake must keep its unit.
     first = before.information or information
     morning = before.morning if again else before.stakes
-    stakes = bet(morning, p, remaining * math.sqrt(information / first), there)
+    stakes = bet(morning, p, remaining * math.sqrt(information / first), answers)
     if again:
         stakes = _shared(before.stakes, before.today, stakes)
     e = worth(stakes)
-    found = WatchedMeasure(
+    watched = WatchedMeasure(
         stakes, first, e, p, fall.change, run=run.run, days=before.days.after(fall, run.day), morning=morning,
         today=before.today + 1 if again else 1,
     )  # fmt: skip
-    found.since = before.since or (run.run if e >= PAGED else "")
-    found.worse = (before.worse or run.run) if e >= WORSE else ""
-    # All stakes go, not the page alone: those that won by the drop would page again by what is over.
-    if found.since and e < CLEARED:
-        found.stakes, found.morning, found.e, found.since = [], [], 0.0, ""
-    return found
+    watched.since = before.since or (run.run if e >= PAGED else "")
+    watched.worse = (before.worse or run.run) if e >= WORSE else ""
+    # Drop all stakes with the page: those that won by the drop would page again.
+    if watched.since and e < CLEARED:
+        watched.stakes, watched.morning, watched.e, watched.since = [], [], 0.0, ""
+    return watched
 
 
 def _shared(before: list[Stake], runs: int, newest: list[Stake]) -> list[Stake]:
     """The mean of the bets of ``runs`` runs of a day and of its newest one: a mean of fair bets is a fair bet."""
-    found: dict[float, list[float]] = {}
+    mixed: dict[float, list[float]] = {}
     for stakes, share in ((before, runs / (runs + 1)), (newest, 1 / (runs + 1))):
         for stake in stakes:
             logs = [log + math.log(share) for log in stake.logs]
-            known = found.get(stake.before)
-            found[stake.before] = logs if known is None else [_log_sum(*each) for each in zip(known, logs, strict=True)]
-    return [Stake(at, logs) for at, logs in sorted(found.items())]
+            known = mixed.get(stake.before)
+            mixed[stake.before] = logs if known is None else [_log_sum(*each) for each in zip(known, logs, strict=True)]
+    return [Stake(at, logs) for at, logs in sorted(mixed.items())]
 
 
 def _log_sum(a: float, b: float) -> float:
@@ -384,21 +379,21 @@ def _log_sum(a: float, b: float) -> float:
 
 
 def bet(stakes: list[Stake], p: float, scale: float, answers: float) -> list[Stake]:
-    """All stakes after a run of p-value ``p``, with one that is begun by it; ``answers`` were there before it.
+    """All stakes after a run with p-value ``p``, with a new one from this run on; ``answers`` came before it.
 
-    ``scale`` is by how many deviations this run would be lowered where the first was by one. Stakes begun earlier bet
-    on less: what came after a drop is in the reference by now. No other rule than dropping stakes, or lowering them,
-    keeps the expected sum below the number of runs. It goes by counts alone, so that its bound leaves the bet fair.
+    ``scale`` converts a drop from deviations of the first run to those of this run. Older stakes bet on less, since the
+    reference now has the answers after a drop. Only dropping or lowering stakes keeps the expected sum below the number
+    of runs. The scale depends on counts only, so that its limit leaves the bet fair.
     """
     scale = min(scale, _MOST_SCALE)
-    # At 1 there is no quantile, and so little surprise is at the floor anyway.
+    # A p of 1 has no quantile, and is at the floor anyway.
     z = max(_FLOOR, -_NORMAL.inv_cdf(p)) if p < 1.0 else _FLOOR
     after = []
     for stake in (*stakes, Stake(answers, [0.0] * len(SHIFTS))):
         slopes = [shift * scale * stake.before / answers for shift in SHIFTS]
         logs = [log + slope * z - _fee(slope) for log, slope in zip(stake.logs, slopes, strict=True)]
         after.append(Stake(stake.before, logs))
-    # The ones worth least go: what is dropped only lowers the sum, so its bound still holds.
+    # Drop the stakes worth least: that only lowers the sum, so its bound still holds.
     kept = sorted(sorted(after, key=_worth)[-_STAKES:], key=lambda stake: stake.before)
     over = math.log(max(1.0, worth(kept) / MOST_EVIDENCE))
     return [Stake(stake.before, [log - over for log in stake.logs]) for stake in kept]
@@ -410,30 +405,30 @@ def worth(stakes: list[Stake]) -> float:
 
 
 def _worth(stake: Stake) -> float:
-    # A mean of fair bets is a fair bet, whichever shift comes true; the best of them would be none.
+    # A mean of fair bets is a fair bet, whichever shift comes true; the best of them would not be fair.
     return sum(map(math.exp, stake.logs)) / len(SHIFTS)
 
 
 @lru_cache(maxsize=4096)
 def _fee(slope: float) -> float:
-    """log E exp(slope max(z, floor)) for a standard normal z: what makes the bet fair."""
+    """log E exp(slope max(z, floor)) for a standard normal z, which makes the bet fair."""
     above = math.exp(slope * slope / 2) * _NORMAL.cdf(slope - _FLOOR)
     return math.log(above + math.exp(slope * _FLOOR) * _NORMAL.cdf(_FLOOR))
 
 
-# What is kept of a chain between two runs, and what is shown of it. Each run counts exactly once.
+# The record of a chain between two runs, and the state to show. Each run counts exactly once.
 
 RECORD_SCHEMA = "evalq.drift-record/2"
 _OF_RUN, _RUNS = 8, 100
-"""Answers remembered of each run, and of how many runs. A run that took half of its answers from the cache that one of
-them filled is noticed in 255 of 256 cases, one that took a tenth in more than half."""
+"""How many answers the record keeps of each run, and of how many runs. It detects a run with half of its answers from
+an earlier run's cache in 255 of 256 cases, and a run with a tenth of them in more than half."""
 
 
 class DriftRecord(msgspec.Struct, kw_only=True):
-    """A chain with its newest run, and ``before`` that run: its answers may be replaced, as `evalq retry` does.
+    """A chain with its newest run (``now``) and without it (``before``), since `evalq retry` may replace its answers.
 
-    ``before`` is empty where the newest run began the chain. ``name`` is what the suite calls these runs, ``run`` the
-    newest one. ``sampled`` are numbers of some answers of each (`Usage.sample`).
+    ``before`` is None if the newest run began the chain. ``name`` is the runs' name in the suite, ``run`` the newest
+    one. ``sampled`` are numbers of some answers of each run (`RunUsage.sample`).
     """
 
     schema: str = RECORD_SCHEMA
@@ -445,11 +440,11 @@ class DriftRecord(msgspec.Struct, kw_only=True):
 
 
 class MeasureState(msgspec.Struct, frozen=True):
-    """How one measure stands. ``since`` is the run that paged, empty where none did; ``worse`` the one from which on it
-    looks worse, by a tenth of the evidence.
+    """The state of one measure. ``since`` is the run that paged, empty if none did; ``worse`` is the run from which on
+    it looks worse, by a tenth of the evidence.
 
-    ``e`` is the detector's value, ``p`` the newest run's p-value, ``change`` by how much the newest run differs from
-    all before it, as a share of the scale; below 0 is worse. ``run`` is the newest that has values of it.
+    ``e`` is the detector's value, ``p`` the newest run's p-value. ``change`` is how far the newest run differs from all
+    before it, as a share of the scale; below 0 is worse. ``run`` is the newest run with values of the measure.
     """
 
     since: str = ""
@@ -461,10 +456,10 @@ class MeasureState(msgspec.Struct, frozen=True):
 
 
 class DriftState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown of a chain: without the answers that it holds.
+    """The state of a chain to show, without its answers.
 
-    ``run`` is the newest run, ``runs`` how many were compared with the ``reference``, which was approved (``kind``
-    "baseline") or came first. ``counted`` is when the newest one was, in seconds since 1970; 0 where nobody knows.
+    ``run`` is the newest run, ``runs`` how many came after the ``reference``, which was approved (``kind`` "baseline")
+    or came first. ``counted`` is when evalq counted the newest one, in seconds since 1970; 0 if unknown.
     """
 
     specification: str
@@ -489,18 +484,17 @@ class DriftState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(run: RunCases) -> str:
-    """Which chain of its suite ``run`` belongs to: runs of one specification, version of the evaluator, and name."""
-    # By version, too: other code may judge the same answers otherwise, which would look like drift.
+    """The key of the chain of ``run`` in its suite: specification, version of the evaluator, and name."""
+    # Another version may judge the same answers otherwise, which would look like drift.
     return canonical_json([run.specification, run.version, run.name]).decode()
 
 
 def counted(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
-    """The record with ``run``; the very same one where that is no further evidence, None where there is none yet.
+    """The record with ``run``; the same record if the run is no further evidence, None if there is no record yet.
 
-    The newest run again, with other answers, takes its own place. An older one stays as it was counted, since all that
-    came later was compared with it; so does the reference. A run without any answer tells nothing, and neither does one
-    that has answers of an earlier one, from a cache or as it took them over, nor one with cases that stopped when they
-    were decided: how many answers these have depends on what they are, so that they are no draw from all of them.
+    The newest run with other answers replaces itself. An older run, and the reference, stay as counted, since evalq
+    compared later runs with them. These runs are no evidence: one without any answer, one with answers of an earlier
+    run, and one with cases that stopped once decided, since their number of answers depends on the answers.
     """
     if run.cases.stopped or not any(any(column.count) for column in run.cases.columns.values()):
         return record
@@ -510,10 +504,10 @@ def counted(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
     if run.run == record.run and known.get(run.run) not in (None, run.report):
         if record.before is not None:
             return _after(record, record.before, run)
-        # The reference itself was answered anew, and nothing has been compared with it yet.
+        # The reference itself has new answers, and no other run was compared with it yet.
         if record.now.kind == "first":
             return msgspec.structs.replace(record, now=begin_chain(run), sampled=_sampled(record.sampled, run))
-    # A run that is counted has its own sample in the record: only of a new one does a shared answer say anything.
+    # A counted run has its own sample in the record, so only a new run can share answers with an earlier one.
     if run.run == record.now.reference or (run.run not in known and _cached(record, run)):
         return record
     return _after(record, record.now, run)
@@ -527,7 +521,7 @@ def _after(record: DriftRecord, before: Chain, run: RunCases) -> DriftRecord:
 
 
 def _cached(record: DriftRecord, run: RunCases) -> bool:
-    # By lineage too: answers that were taken over need not be among the few that are sampled.
+    # Check the lineage, too: reused answers need not be among the few in the sample.
     if run.lineage is not None and not dict(record.now.known).keys().isdisjoint(run.lineage.akin):
         return True
     return run.usage is not None and not set(run.usage.sample).isdisjoint(record.sampled)
@@ -538,10 +532,10 @@ def _sampled(before: list[int], run: RunCases) -> list[int]:
 
 
 def approved(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
-    """A chain that begins anew with the approved ``run``: what was counted before is evidence no more.
+    """A chain that begins anew with the approved ``run``, without earlier evidence.
 
-    The very same record where that run is its reference already, so that approving it once more forgets nothing, and
-    where cases of it stopped, so that it is no reference (see `counted`).
+    The same record if that run is its reference already, so that approving it again forgets nothing. The same, too, if
+    cases of it stopped: then it is no reference (see `counted`).
     """
     if run.cases.stopped:
         return record
@@ -551,14 +545,14 @@ def approved(record: DriftRecord | None, run: RunCases) -> DriftRecord | None:
     old = record.now
     if (old.kind, old.reference) == ("baseline", run.run) and dict(old.known).get(run.run, run.report) == run.report:
         return record
-    # A run that was counted before, and is resumed or tried again later, is none that came after the approved one.
+    # A run that was counted before did not come after the approved one, even if somebody resumes or retries it later.
     chain.known += [each for each in old.known if each[0] != run.run]
-    # The samples stay: what a cache gave before an approval is no fresh answer after it.
+    # Keep the samples: an answer from a cache that was filled before the approval is not fresh after it.
     return DriftRecord(name=run.name, run=record.run, now=chain, sampled=_sampled(record.sampled, run))
 
 
 def state_of(record: DriftRecord, version: str) -> DriftState:
-    """What is shown of ``record``."""
+    """The state of ``record`` to show."""
     chain = record.now
     return DriftState(
         specification=chain.specification,

@@ -1,4 +1,4 @@
-"""Which runs a gate may compare, and what decides: common cases, answers of their own, judges that labels bear out."""
+"""Which runs a gate may compare, and which checks may decide: equal cases, fresh answers, judges with enough labels."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from evalq.evalcore.compare.single_cases import rows_of
 from evalq.evalcore.compare.summary import Bag, RunCases, of_cases
 from evalq.evalcore.contract.measures import pass_measure
 from evalq.evalcore.statistics.agreement import JudgedCase, share, trust_of
+from evalq.evalcore.views.markdown import plural
 
 _Answers = Mapping[str, Mapping[int, int]]
 _LEAST_CASES, _LEAST_REPEATS = 10, 2
 _EMPTY = hashlib.sha256().hexdigest()
 _OF_REPORT = 10
 _SURE = 0.001
-"""How surprising a share of equal answers has to be, for runs that nobody would suspect otherwise."""
+"""The p-value from which on equal answers are copies. It is small, since nobody suspects most runs."""
 
 
 def same_run(run: RunCases, other: RunCases) -> bool:
-    """Whether they are one run, of which there may be several copies: nothing tells a run from itself."""
-    # What wrote nothing is called by its report, as any other run that found the same is.
+    """Whether they are the same run, of which there may be several copies."""
+    # A run that wrote nothing is named by its report, so other runs with an equal report have the same name.
     return run.run == other.run and run.run != f"{run.evaluator}-{run.report[:_OF_REPORT]}"
 
 
 def same_answers(run: RunCases, other: RunCases) -> str:
-    """Why the recorded answers of ``run`` are copies of the baseline's, in words; empty where they look like its own.
+    """Why the recorded answers of ``run`` are copies of the baseline's, in words; empty if they look fresh.
 
-    By the digests of their files, or of all lines in them, in whichever order and files these stand; by cases whose
-    answers are the baseline's in any order, more of them than answers of their own could be; or, over at least 10 cases
-    with 2 answers or more, by a share of equal (case, repeat, answer) beyond the share of equal answers within the
-    baseline. Live answers have attempts of their own, and are a candidate's own, equal or not.
+    evalq compares the digests of files, and of their lines in any order and file. Then it counts the cases with the
+    same answers in any order: more than fresh answers would give are copies. Last, over at least 10 cases with 2
+    answers or more, it compares the share of equal (case, repeat, answer) with that within the baseline. Live answers
+    are always fresh.
     """
     if run.usage is not None:
         return ""
@@ -52,10 +53,10 @@ def same_answers(run: RunCases, other: RunCases) -> str:
 
 
 def _rearranged(ours: Mapping[str, Bag], theirs: Mapping[str, Bag]) -> str:
-    """By cases that have the baseline's answers, all of them and no others."""
+    """Compare the cases that have exactly the baseline's answers, in any order."""
     both = [(ours[case].whole == bag.whole, bag.chance) for case, bag in theirs.items() if case in ours]
     equal = sum(same for same, _ in both)
-    # How likely that many are equal, if each is as likely as it can be for answers of its own.
+    # The distribution of how many are equal by chance; each chance is the largest that fresh answers can have.
     chances = [1.0]
     for _, chance in both:
         chances = [
@@ -63,7 +64,7 @@ def _rearranged(ours: Mapping[str, Bag], theirs: Mapping[str, Bag]) -> str:
         ]
     if not equal or math.fsum(chances[equal:]) > _SURE:
         return ""
-    return f"the answers to {equal} case(s) are the baseline's, in another order or the same"
+    return f"the answers to {plural(equal, 'case')} are the baseline's, in another order or the same"
 
 
 def _repeated(ours: _Answers, theirs: _Answers) -> str:
@@ -72,7 +73,7 @@ def _repeated(ours: _Answers, theirs: _Answers) -> str:
         return ""
     mean = math.fsum(excess) / len(excess)
     variance = math.fsum((each - mean) ** 2 for each in excess) / (len(excess) - 1) / len(excess)
-    # Where all cases are alike the share itself says it: each is equal throughout, and none was within the baseline.
+    # Without any variance the share decides: in each case all answers are equal, and none were within the baseline.
     if mean <= 0 or (variance > 0 and t_tail(mean / math.sqrt(variance), len(excess) - 1) > _SURE):
         return ""
     return (
@@ -81,7 +82,7 @@ def _repeated(ours: _Answers, theirs: _Answers) -> str:
 
 
 def _summed_texts(lines: Iterable[str]) -> str:
-    """The digest of all lines of several files, in whichever of them they are, from that of each: "COUNT-SUM"."""
+    """The digest of all lines of several files, from the digest of each file: "COUNT-SUM"."""
     counts, sums = zip(
         *((int(count), int(whole, 16)) for count, _, whole in (each.partition("-") for each in lines)), strict=True
     )
@@ -89,22 +90,22 @@ def _summed_texts(lines: Iterable[str]) -> str:
 
 
 def doubled(run: RunCases) -> str:
-    """Which answers of ``run`` count several times, in words; empty where none is known to.
+    """Which answers of ``run`` count several times, in words; empty if evalq knows of none.
 
-    A file that is there under two names, also with its lines in another order, has each of its answers twice, and
-    proves with them what it does not. So has one whose answers, told by their calls, are in another file, too.
+    A file with two names, also with its lines in another order, gives each answer twice. So does a file whose answers
+    are in another file, too, which their calls show.
     """
     digests = [each for each in run.inputs if each != _EMPTY]
     if copies := len(digests) - len(set(digests)):
-        return f"{copies} file(s) have the bytes of another one"
+        return f"{plural(copies, 'file')} with the bytes of another one"
     if copies := len(run.lines) - len(set(run.lines)):
-        return f"{copies} file(s) have the lines of another one, in another order"
-    return f"{run.doubled} answer(s) or more are in several files" if run.doubled else ""
+        return f"{plural(copies, 'file')} with the lines of another one, in another order"
+    return f"at least {plural(run.doubled, 'answer')} in several files" if run.doubled else ""
 
 
 def _excess(ours: _Answers, theirs: _Answers) -> list[float]:
-    """For each case the share of repeats whose answer is the baseline's, less that of equal answers within it."""
-    found = []
+    """By case, the share of repeats with the baseline's answer, less the share of equal answers within the baseline."""
+    excess = []
     for case, answers in ours.items():
         before = theirs.get(case, {})
         both = answers.keys() & before.keys()
@@ -113,34 +114,34 @@ def _excess(ours: _Answers, theirs: _Answers) -> list[float]:
         counts = Counter(before.values())
         pairs = len(before) * (len(before) - 1)
         within = sum(count * (count - 1) for count in counts.values()) / pairs
-        found.append(sum(answers[at] == before[at] for at in both) / len(both) - within)
-    return found
+        excess.append(sum(answers[at] == before[at] for at in both) / len(both) - within)
+    return excess
 
 
-# Which cases two runs have in common: those of one id and one specification, which are all that can be compared.
+# Which cases two runs have in common: cases with the same id and the same specification.
 
 _LEAST_EQUAL = 0.9
-"""The share of the baseline's cases that has to be equal, unless the policy says ``specification: intersection``."""
+"""The share of the baseline's cases that must be equal, unless the policy says ``specification: intersection``."""
 _SHOWN = 20
 
 
 class Paired(msgspec.Struct, frozen=True):
-    """A baseline held to its candidate: ``partner`` has the equal cases alone, ``cases`` counts them and the others."""
+    """A baseline cut to its candidate: ``partner`` has only the equal cases, ``cases`` counts them and the others."""
 
     partner: RunCases
     cases: PairedCases
 
 
 def paired_all(candidates: Sequence[RunCases], partners: Mapping[str, RunCases]) -> dict[str, Paired]:
-    """Each candidate that has a partner, by what it is called, with that partner held to it."""
+    """{the candidate's name: its partner, cut to the equal cases}, for each candidate that has a partner."""
     return {run.called: paired(run, partners[run.called]) for run in candidates if run.called in partners}
 
 
 def paired(run: RunCases, partner: RunCases) -> Paired:
     """``partner`` with the cases that are equal in ``run``: by id, and by the digest of input and checks.
 
-    A case that has neither digest is equal by its id. One that ``run`` does not ask is unpaired; one that it asks, or
-    may ask, and has no record of, is equal, and its answers are missing.
+    A case without digests is equal by its id. A case that ``run`` does not ask is unpaired. If ``run`` asks it, or may
+    ask it, but has no record of it, the case is equal, and its answers are missing.
     """
     ours, theirs = partner.cases.specified, run.cases.specified
     asked = {*_every(run), *run.cases.specified}
@@ -169,12 +170,12 @@ def paired(run: RunCases, partner: RunCases) -> Paired:
     if not changed and not gone:
         return Paired(partner, counts)
     kept = set(equal)
-    held = of_cases(partner.cases, [case for case in partner.cases.ids if case in kept])
-    return Paired(msgspec.structs.replace(partner, cases=held), counts)
+    cases = of_cases(partner.cases, [case for case in partner.cases.ids if case in kept])
+    return Paired(msgspec.structs.replace(partner, cases=cases), counts)
 
 
-def asked_otherwise(run: RunCases, partner: RunCases) -> str:
-    """What of the baseline is another one than the candidate's, beside its cases; empty for nothing."""
+def other_rules(run: RunCases, partner: RunCases) -> str:
+    """The rules of the baseline that differ from the candidate's, beside its cases; empty if none differ."""
     if run.version != partner.version:
         return "another version"
     listed = run.cases.specified and partner.cases.specified
@@ -184,11 +185,11 @@ def asked_otherwise(run: RunCases, partner: RunCases) -> str:
 
 
 def specification_checks(policy: Policy, run: RunCases, partner: RunCases, cases: PairedCases) -> Iterator[Check]:
-    """INCONCLUSIVE where too little is the same for a comparison, unless the policy compares what is."""
+    """INCONCLUSIVE if the runs are too different to compare, unless the policy compares the intersection."""
     if policy.specification == "intersection":
         return
     demand, advice = "the specification of the baseline", "approve a new one, or allow it (specification: intersection)"
-    if what := asked_otherwise(run, partner):
+    if what := other_rules(run, partner):
         yield Check(run.called, demand, "critical", "INCONCLUSIVE", f"the baseline has {what}: {advice}", change=True)
     elif cases.equal < _LEAST_EQUAL * cases.base:
         reason = f"{cases.sentence}; 90 % of the baseline's have to be equal: {advice}"
@@ -197,44 +198,44 @@ def specification_checks(policy: Policy, run: RunCases, partner: RunCases, cases
 
 
 def _every(run: RunCases) -> list[str]:
-    # Its golden set has also those that nobody recorded.
+    # With the golden set's cases that nobody recorded.
     return sorted({*run.cases.ids, *(run.cases.unrecorded or ())})
 
 
 def _has(case: str, run: RunCases, asked: set[str], partner: RunCases) -> bool:
-    """Whether ``run`` asks ``case``, as far as anybody knows: by a list of its cases, or by one golden set."""
-    # Without a list of cases, runs by one specification ask the same; by another, what is not there is not asked.
+    """Whether ``run`` asks ``case``, as far as evalq knows: by the list of its cases, or by an equal golden set."""
+    # Without a list of cases, runs with the same specification ask the same cases.
     return case in asked or (not run.cases.specified and run.specification == partner.specification)
 
 
-# Demands that rest on verdicts of judges: these decide as far as people's labels bear them out.
+# Demands that rest on judges: they decide only if people's labels show that the judges are good enough.
 
 _NAMED = 5
 _SMALLEST, _HALVINGS = -12.0, 24
-"""The smallest error that is looked at, as a power of ten, and how often the range up to a half is halved."""
+"""The smallest error to try, as a power of ten, and how many times to halve the range up to one half."""
 _Rows = Mapping[str, tuple[int, int, int, int, int, int]]
 
 
 def on_trust(
     checks: Iterable[Check], path: str, policy: Policy, run: RunCases, partner: RunCases | None
 ) -> Iterator[Check]:
-    """Checks of what stands at ``path``, advisory where they rest on judges that people's labels do not bear out.
+    """The checks of the number at ``path``, made advisory if labels do not support the judges that it rests on.
 
-    Where they do, how far judge and people agree stands in the reason.
+    If labels support them, the reason says how far judges and people agree.
     """
-    why, told = why_advisory(path, policy, run, partner), _agreement(path, policy, run, partner)
+    why, agreement = why_advisory(path, policy, run, partner), _agreement(path, policy, run, partner)
     for check in checks:
         if why and check.tier != "advisory":
             yield msgspec.structs.replace(check, tier="advisory", reason=f"{check.reason}; advisory: {why}")
         else:
-            yield msgspec.structs.replace(check, reason=f"{check.reason}; {told}") if told else check
+            yield msgspec.structs.replace(check, reason=f"{check.reason}; {agreement}") if agreement else check
 
 
 def why_advisory(path: str, policy: Policy, run: RunCases, partner: RunCases | None) -> str:
-    """Why what stands at ``path`` in the results decides nothing; empty where it may.
+    """Why the number at ``path`` in the results decides nothing; empty if it may decide.
 
-    Labels of the baseline count, too, where the same judges were asked by the same words: a judge that people were
-    compared with once need not be labelled anew with every candidate.
+    Labels of the baseline count, too, if it has the same judges with the same prompts. So people need not label every
+    candidate anew.
     """
     judged = run.cases.judged
     if judged is None or policy.judges == "decide" or not judged.rests(path):
@@ -242,11 +243,11 @@ def why_advisory(path: str, policy: Policy, run: RunCases, partner: RunCases | N
     if policy.judges == "advisory":
         return "it rests on judges (judges: advisory)"
     drawn = policy.labels == "by_verdict"
-    found = {
+    reasons = {
         check: trust_of(_rows(check, run, partner), policy.minimum_labels, policy.judge_error, by_verdict=drawn).why
         for check in sorted(judged.labels)
     }
-    lacking = [f"{check}: {why}" for check, why in found.items() if why]
+    lacking = [f"{check}: {why}" for check, why in reasons.items() if why]
     if not lacking:
         return ""
     more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
@@ -256,21 +257,21 @@ def why_advisory(path: str, policy: Policy, run: RunCases, partner: RunCases | N
 def old_labels(
     policy: Policy, candidates: Iterable[RunCases], partners: Mapping[str, RunCases], today: str
 ) -> Iterator[str]:
-    """A sentence for each run whose labels bear out judges, and are surely older than the policy has them.
+    """A sentence for each run with labels of judges that are older than the policy allows.
 
-    A label is about an answer of its run, and is in its report: what began so long ago has no younger ones.
+    Labels are in the report of the run that they are about, so its first day gives their age.
     """
     if policy.judges != "labelled" or not today:
         return
-    told: set[str] = set()
+    warned: set[str] = set()
     for run in candidates:
         partner = partners.get(run.called)
         for side in (run, partner):
-            if side is None or side.run in told or not any(_rows_of(side, run).values()):
+            if side is None or side.run in warned or not any(_rows_of(side, run).values()):
                 continue
             age = _days_between(side.day, today)
             if age > policy.labels_days:
-                told.add(side.run)
+                warned.add(side.run)
                 yield (
                     f"{run.called}: the labels that its judges are trusted by are of run {side.run}, which began on "
                     f"{side.day}, {age:,} days ago (labels_days: {policy.labels_days}); label a new random sample"
@@ -278,7 +279,7 @@ def old_labels(
 
 
 def _days_between(day: str, today: str) -> int:
-    """0 where nobody knows: a run's folder may have been written to by anybody."""
+    # A run's folder may hold anything, since anybody may have written to it.
     try:
         return (date.fromisoformat(today) - date.fromisoformat(day)).days
     except ValueError:
@@ -289,37 +290,37 @@ def _agreement(path: str, policy: Policy, run: RunCases, partner: RunCases | Non
     judged = run.cases.judged
     if judged is None or not judged.rests(path):
         return ""
-    told = []
+    sentences = []
     for check in sorted(judged.labels)[:_NAMED]:
         trust = trust_of(_rows(check, run, partner), policy.minimum_labels, policy.judge_error)
         if trust.agreement.value is not None and trust.agreement.interval is not None:
             low, high = trust.agreement.interval
-            told.append(
+            sentences.append(
                 f"{check} agrees with people in {trust.agreement.value:.1%} of {trust.labels} labels "
                 f"({low:.1%} to {high:.1%})"
             )
-    return "; ".join(told)
+    return "; ".join(sentences)
 
 
 def _rows(check: str, run: RunCases, partner: RunCases | None) -> list[JudgedCase]:
-    """The labels of a check by case, those of the baseline with them where the same judges were asked alike."""
+    """The labels of a check by case, with the baseline's if it has the same judges with the same prompts."""
     return _added([_rows_of(side, run).get(check, {}) for side in (run, partner) if side is not None])
 
 
 def _rows_of(side: RunCases, run: RunCases) -> Mapping[str, _Rows]:
-    """The labels in ``side`` that tell of the judges of ``run``, by check: its own, and those of the same judges."""
-    asked, found = run.cases.judged, side.cases.judged
-    return found.labels if asked is not None and found is not None and found.by == asked.by else {}
+    """The labels in ``side``, by check, if its judges are those of ``run``; otherwise none."""
+    ours, theirs = run.cases.judged, side.cases.judged
+    return theirs.labels if ours is not None and theirs is not None and theirs.by == ours.by else {}
 
 
 def _added(sides: Sequence[_Rows]) -> list[JudgedCase]:
-    # By case: labels of one case are alike, whichever run they are of.
+    # Add them by case, since labels of one case are alike in both runs.
     cases = sorted({case for side in sides for case in side})
     return [JudgedCase(*map(sum, zip(*(side[case] for side in sides if case in side), strict=True))) for case in cases]
 
 
 class CorrectedChange(NamedTuple):
-    """A change of what judges pass, as people would see it: what was judged, divided by how well judges tell.
+    """A change of what judges pass, as people would see it: the judged change, divided by how well judges tell.
 
     A judge that passes what people pass in a share s, and what they fail in a share f, shows s - f of each change
     (Rogan and Gladen 1978). Both intervals have half of the error.
@@ -331,7 +332,7 @@ class CorrectedChange(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """The raw one with the corrected interval; whether it fell at all is told by that interval alone."""
+        """The raw estimate with the corrected interval, which alone decides whether the number fell."""
         low, high = self._interval(self.alpha)
         return msgspec.structs.replace(self.raw.estimate, low=low, high=high, p_worse=self.p_margin(0.0))
 
@@ -359,7 +360,7 @@ class CorrectedChange(NamedTuple):
         return max(-width, ends[0]), min(width, ends[1])
 
     def _telling(self, alpha: float) -> tuple[float, float]:
-        """Where s - f lies: each of the two errors of a judge has half of ``alpha``."""
+        """The bounds of s - f: each of the two errors of a judge has half of ``alpha``."""
         answered = sum(bool(row.answers) for row in self.rows)
         wrong = [(row.false_pass, row.false_pass + row.neither) for row in self.rows]
         missed = [(row.false_fail, row.false_fail + row.both) for row in self.rows]
@@ -372,7 +373,7 @@ class CorrectedChange(NamedTuple):
 def corrected(
     found: Measured | None, path: str, policy: Policy, run: RunCases, partner: RunCases, alpha: float = ALPHA
 ) -> Measured | CorrectedChange | None:
-    """The change as people would see it, where it rests on judges that decide by their labels; else as it is."""
+    """The change as people would see it, if it rests on judges that decide by their labels; otherwise unchanged."""
     judged = run.cases.judged
     if found is None or judged is None or policy.judges != "labelled" or not judged.rests(path) or path != "pass_rate":
         return found
@@ -381,17 +382,17 @@ def corrected(
     if before is not None and before.by == judged.by:
         sides.append(before.outputs)
     if not any(sides) and len(judged.labels) == 1:
-        # Of a single check whole answers pass as it does.
+        # With a single check, an answer passes if the check does.
         return CorrectedChange(found, _rows(next(iter(judged.labels)), run, partner), alpha)
     return CorrectedChange(found, _added(sides), alpha)
 
 
 def nothing_decides(policy: Policy, checks: Sequence[Check]) -> Iterator[Check]:
-    """INCONCLUSIVE where all that the policy holds critical rests on judges: nothing would be left to say no."""
-    # Only what its author holds critical: that answers are missing says no without any judge, and says nothing else.
+    """INCONCLUSIVE if all critical demands rest on judges and are advisory: no demand would be left to say no."""
+    # Count only the policy's own demands: the check of missing answers needs no judge, but says nothing else.
     metrics = {gate.metric for gate in policy.gates if gate.tier == "critical"}
-    own = [check for check in checks if check.metric in metrics]
-    if own and not any(check.tier == "critical" for check in own):
+    demanded = [check for check in checks if check.metric in metrics]
+    if demanded and not any(check.tier == "critical" for check in demanded):
         reason = (
             "all critical demands rest on judges, and are advisory: label a random sample, or put "
             "`judges: decide` into the policy"
@@ -399,21 +400,21 @@ def nothing_decides(policy: Policy, checks: Sequence[Check]) -> Iterator[Check]:
         yield Check("judges", "something that decides", "critical", "INCONCLUSIVE", reason)
 
 
-# Recorded runs held to each other case by case, without any statistics: what passed before has to pass now.
+# Recorded runs compared case by case, without any statistics: every case that passed before has to pass now.
 
 _STILL_PASSES = "every case that passed before passes"
 _STILL_ANSWERED = "every case that passed before has an answer"
 _NOTHING_IN_BOTH = 5
-"""The exit code where nothing can be held to anything, as of a run without any result."""
+"""The exit code if no case can be compared, as for a run without any result."""
 _ORDER: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE", "GO")
-_TOLD = 10
+_NAMED_CASES = 10
 _MOSTLY_SAME = "at least half of the baseline's cases are asked in the same way"
 
 
-class _Held(NamedTuple):
-    """The cases of one run and its baseline: those in both, those that fail now, and those without an answer now.
+class _CaseChanges(NamedTuple):
+    """The cases of one run and its baseline: how many are in both, which fail now, and which have no answer now.
 
-    ``equal`` of the ``base`` cases that the baseline has are asked in the same way now.
+    ``equal`` of the baseline's ``base`` cases have the same input and checks now.
     """
 
     both: int
@@ -424,7 +425,7 @@ class _Held(NamedTuple):
 
 
 def recorded_once(run: RunCases, partner: RunCases) -> bool:
-    """Whether both have one answer a case at most, by passing or failing: too little for statistics of single cases."""
+    """Whether both have at most one answer a case, each a pass or a failure: too few for statistics of single cases."""
     for each in (run, partner):
         measure = pass_measure(each.cases.measures)
         if measure is None or any(count > 1 for count in each.cases.columns[measure.name].count):
@@ -441,61 +442,61 @@ def as_recorded(
     *,
     written: bool = True,
 ) -> GateDecision:
-    """The decision on ``runs`` (by what they are called) as recorded, with the ``statistical`` one beside it.
+    """The decision on ``runs`` (their names) as recorded, with the ``statistical`` one beside it.
 
-    A case passed if all of its recorded answers pass. NO-GO names those that passed before and fail now, INCONCLUSIVE
-    those that have no answer now, whether they are asked still or not (unless the policy compares the intersection).
-    New and changed cases are listed. A run of which most cases differ from the baseline's is INCONCLUSIVE. Where no
-    case is in both the exit code is 5.
+    A case passes if all of its recorded answers pass. NO-GO names the cases that passed before and fail now.
+    INCONCLUSIVE names the cases that have no answer now, asked or not (unless the policy compares the intersection).
+    New and changed cases are listed. A run in which most cases differ from the baseline's is INCONCLUSIVE. If no case
+    is in both runs, the exit code is 5.
 
-    Set aside is what this decides in its own way: whether passes fell, and what has to be the same for that. All else
-    that the policy demands (bounds, single cases, collapse, other numbers) stays as statistics decide it, unless nobody
-    has ``written`` that.
+    The statistical checks of the same question become advisory: whether passes fell, and what must be equal for that.
+    All other demands of the policy (bounds, single cases, collapse, other numbers) stay as statistics decide them. If
+    the policy is not ``written`` by anybody, all statistical checks of these runs become advisory.
     """
-    own: list[Check] = []
-    held_to: set[str] = set()
+    recorded: list[Check] = []
+    replaced: set[str] = set()
     both = 0
     equal: list[str] = []
     for run in candidates:
         partner = partners.get(run.called)
         if run.called not in runs or partner is None:
             continue
-        held = _held(policy, run, partner)
-        both += held.both
+        changes = _case_changes(policy, run, partner)
+        both += changes.both
         measure = pass_measure(run.cases.measures)
         path = measure.name if measure is not None else ""
-        held_to |= {f"{name}{end}" for name in (run.called, run.evaluator) for end in ("", f".{path}")}
-        own += on_trust(_checks(f"{run.called}.{path}", held, policy), path, policy, run, partner)
+        replaced |= {f"{name}{end}" for name in (run.called, run.evaluator) for end in ("", f".{path}")}
+        recorded += on_trust(_checks(f"{run.called}.{path}", changes, policy), path, policy, run, partner)
         if same := same_answers(run, partner):
             equal.append(f"{run.called}: {same} (equal files)")
-    beside = [_beside(check, runs, held_to, written) for check in statistical.checks]
-    words = {check.decided for check in (*own, *beside) if check.tier == "critical"}
-    nothing = "no case is in both runs: nothing can be held to anything"
+    beside = [_beside(check, runs, replaced, written) for check in statistical.checks]
+    verdicts = {check.decided for check in (*recorded, *beside) if check.tier == "critical"}
+    nothing = "no case is in both runs, so that there is nothing to compare"
     notes = ([nothing] if not both else []) + equal
-    told = f"as recorded; by statistics it would be {statistical.decided}"
+    by_statistics = f"as recorded; by statistics it would be {statistical.decided}"
     return msgspec.structs.replace(
         statistical,
-        decided="INCONCLUSIVE" if not both or not words else min(words, key=_ORDER.index),
-        checks=(*own, *beside),
-        notes=(told, *notes, *statistical.notes),
+        decided="INCONCLUSIVE" if not both or not verdicts else min(verdicts, key=_ORDER.index),
+        checks=(*recorded, *beside),
+        notes=(by_statistics, *notes, *statistical.notes),
         exit_with=_NOTHING_IN_BOTH if not both else None,
-        failing=_named_anew(statistical.failing, own),
+        failing=_named_anew(statistical.failing, recorded),
     )
 
 
 def _named_anew(failing: Sequence[FailingCase], checks: Sequence[Check]) -> tuple[FailingCase, ...]:
-    found = [msgspec.structs.replace(each, named=each.case in named_cases(checks, each.run)) for each in failing]
-    return tuple(sorted(found, key=lambda each: not each.named))
+    cases = [msgspec.structs.replace(each, named=each.case in named_cases(checks, each.run)) for each in failing]
+    return tuple(sorted(cases, key=lambda each: not each.named))
 
 
-def _held(policy: Policy, run: RunCases, partner: RunCases) -> _Held:
+def _case_changes(policy: Policy, run: RunCases, partner: RunCases) -> _CaseChanges:
     pair = paired(run, partner)
     ours, theirs, before = _passing(pair.partner), _passing(run), _passing(partner)
     passed = [case for case, passes in ours.items() if passes]
-    # A case that is asked no more has no answer either: else a case that fails would pass under another name.
+    # Count a case that the run no longer asks, too: otherwise a failing case would pass by a change of its name.
     asked = {*run.cases.ids, *(run.cases.unrecorded or ())}
     gone = [case for case, passes in before.items() if passes and case not in ours and case not in asked]
-    return _Held(
+    return _CaseChanges(
         sum(case in theirs for case in ours),
         [case for case in passed if theirs.get(case) is False],
         [case for case in passed if case not in theirs] + ([] if policy.specification == "intersection" else gone),
@@ -511,28 +512,30 @@ def _passing(run: RunCases) -> dict[str, bool]:
     return {row.case: row.passed == row.answers for row in rows if row.answers}
 
 
-def _checks(metric: str, held: _Held, policy: Policy) -> Iterator[Check]:
-    if not held.both or (policy.specification == "same" and 2 * held.equal < held.base):
+def _checks(metric: str, changes: _CaseChanges, policy: Policy) -> Iterator[Check]:
+    both = changes.both
+    if not both or (policy.specification == "same" and 2 * changes.equal < changes.base):
         reason = (
-            f"{held.equal} of the baseline's {held.base} case(s) are asked in the same way, {held.both} are answered "
-            "in both runs: approve a new baseline"
+            f"{changes.equal} of the baseline's {plural(changes.base, 'case')} have the same input and checks now, "
+            f"{both} have answers in both runs: approve a new baseline"
         )
-        yield Check(metric, _MOSTLY_SAME, "critical", "INCONCLUSIVE", reason, held.equal, evidence=held.both)
+        yield Check(metric, _MOSTLY_SAME, "critical", "INCONCLUSIVE", reason, changes.equal, evidence=both)
     for demand, cases, broken, what in (
-        (_STILL_PASSES, held.fails, "NO-GO", "passed before and fail now"),
-        (_STILL_ANSWERED, held.unanswered, "INCONCLUSIVE", "passed before and have no answer now"),
+        (_STILL_PASSES, changes.fails, "NO-GO", "passed before and failed now"),
+        (_STILL_ANSWERED, changes.unanswered, "INCONCLUSIVE", "passed before and got no answer now"),
     ):
         decided: Decided = "GO" if not cases else "NO-GO" if broken == "NO-GO" else "INCONCLUSIVE"
-        names = f": {', '.join(cases[:_TOLD])}{' ...' if len(cases) > _TOLD else ''}" if cases else ""
-        reason = f"{len(cases)} case(s) {what}{names}; {held.both} in both runs"
-        yield Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases), evidence=held.both)
+        more = " ..." if len(cases) > _NAMED_CASES else ""
+        names = f": {', '.join(cases[:_NAMED_CASES])}{more}" if cases else ""
+        reason = f"{plural(len(cases), 'case')} {what}{names}; {both} in both runs"
+        yield Check(metric, demand, "critical", decided, reason, len(cases), cases=tuple(cases), evidence=both)
 
 
-def _beside(check: Check, runs: Collection[str], held_to: Collection[str], written: bool) -> Check:
-    """A statistical check: of what one of ``runs`` is held to by its recorded answers it is shown, and decides nothing.
+def _beside(check: Check, runs: Collection[str], replaced: Collection[str], written: bool) -> Check:
+    """A statistical check, made advisory if the recorded answers decide the same question for one of ``runs``.
 
-    ``held_to`` are these runs, and what of each passes or fails, as a policy names them.
+    ``replaced`` has the metrics that recorded answers decide: these runs and their pass rates, as a policy names them.
     """
     about = any(check.metric == run or check.metric.startswith(f"{run}.") for run in runs)
-    aside = check.change and check.metric in held_to if written else about
-    return msgspec.structs.replace(check, tier="advisory") if aside and check.tier == "critical" else check
+    advisory = check.change and check.metric in replaced if written else about
+    return msgspec.structs.replace(check, tier="advisory") if advisory and check.tier == "critical" else check

@@ -23,36 +23,36 @@ from evalq.evalcore.compare.decision import (
     FailingCase,
     GateDecision,
     Quarantined,
-    hold_back,
+    keep_from_go,
     named_cases,
     overall,
     undecided,
 )
 from evalq.evalcore.compare.eligibility import (
     Paired,
-    asked_otherwise,
     corrected,
     doubled,
     nothing_decides,
     old_labels,
     on_trust,
+    other_rules,
     paired_all,
     same_answers,
     specification_checks,
 )
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.numbers import number_checks, reported
-from evalq.evalcore.compare.outlook import compared, held, level_in, margin_of, off_scale
+from evalq.evalcore.compare.outlook import bound_checks, change_checks, level_in, margin_of, off_scale
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.compare.single_cases import (
     CaseHistory,
     enough_repeats,
     flaky_cases,
-    held_by_cases,
     incomplete,
     missing_checks,
     past_of,
+    per_case_checks,
     quarantine_entries,
     quarantined_in,
     regression_check,
@@ -63,6 +63,7 @@ from evalq.evalcore.compare.summary import RunCases, asked_alike, common_answers
 from evalq.evalcore.contract.measures import Measure, pass_measure, size
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.statistics.mode_share import collapsed_somewhere
+from evalq.evalcore.views.markdown import plural
 
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
 _NAMED, _KEPT = 5, 20
@@ -72,7 +73,7 @@ _MOST_FAILING = 1_000
 """The limit for each run: nobody reads a file that shows more of them."""
 _PASSES = "pass_rate"
 """The measure that shows whether a case in quarantine falls."""
-_TOLD = 5e-5
+_SHOWN_DIGITS = 5e-5
 """How far a mean may differ from the report's, as a share of its scale: people read it with four digits."""
 _Partners = Mapping[str, RunCases]
 """{the candidate's name: the approved run that it is compared with}."""
@@ -105,24 +106,24 @@ def decide(
     partners = {called: each.partner for called, each in pairs.items()}
     excluded = tuple(quarantine_entries(policy, candidates, past, today))
     regressed: set[tuple[str, str]] = set()
-    for run, known in zip(candidates, past, strict=True):
+    for run, history in zip(candidates, past, strict=True):
         partner = partners.get(run.called)
-        regressed_here = regression_check(run, excluded, errors.no_go, known.stopped)
-        for check in on_trust(regressed_here, _PASSES, policy, run, partner):
+        regressions = regression_check(run, excluded, errors.no_go, history.stopped)
+        for check in on_trust(regressions, _PASSES, policy, run, partner):
             checks.append(check)
             regressed |= {(run.called, case) for case in check.cases}
         if partner is not None:
             quarantined = quarantined_in(run, excluded) - {case for called, case in regressed if called == run.called}
             # Put vetoes first, so that a case that fell stands first in every output.
-            if not _otherwise_judged(policy, run, partner):
+            if not _other_rules(policy, run, partner):
                 checks[:0] = _vetoes(policy, run, partner, errors, quarantined)
             checks += _of_run(policy, run, pairs[run.called], errors)
         # Do this without a baseline, too: a policy of bounds alone must not pass a run whose failures lost their names.
-        checks += _nameless(policy, run, partner)
+        checks += _unattributed(policy, run, partner)
         checks += _counted_twice(policy, run, partner)
         collapsed = _collapse_checks(policy, run, partner, lacking, errors)
         checks += _comparable(collapsed, policy, run, partner) if policy.collapse == "none-new" else collapsed
-    checks += _none_told_apart(policy, candidates)
+    checks += _collapse_unknown(policy, candidates)
     for gate in policy.gates:
         run = _run_of(gate, candidates)
         partner = partners.get(run.called)
@@ -132,8 +133,8 @@ def decide(
             checks.append(
                 Check(gate.metric, "no drop behind the baseline", gate.tier, "INCONCLUSIVE", lacking, change=True)
             )
-        own = _of_gate(gate, policy, run, partner, errors, quarantined_in(run, excluded))
-        checks += on_trust(_comparable(own, policy, run, partner, changes=True), gate.path, policy, run, partner)
+        demanded = _of_gate(gate, policy, run, partner, errors, quarantined_in(run, excluded))
+        checks += on_trust(_comparable(demanded, policy, run, partner, changes=True), gate.path, policy, run, partner)
     # Do this last: only now does evalq know which demands rest on judges, and whether others are left to decide.
     checks += nothing_decides(policy, checks)
     # Combine all checks at once, since they share one error.
@@ -169,12 +170,12 @@ def _failing(run: RunCases, partner: RunCases | None, checks: Sequence[Check]) -
     if partner is not None and measure.name in partner.cases.columns:
         before = {row.case: (row.passed, row.answers) for row in rows_of(partner.cases, measure) if row.answers}
     named = named_cases(checks, run.called, run.evaluator)
-    found = [
+    failing = [
         FailingCase(run.called, row.case, row.passed, row.answers, before.get(row.case), row.case in named)
         for row in rows_of(run.cases, measure)
         if row.passed < row.answers or not row.answers
     ]
-    return sorted(found, key=lambda each: not each.named)[:_MOST_FAILING]
+    return sorted(failing, key=lambda each: not each.named)[:_MOST_FAILING]
 
 
 def _vetoes(
@@ -189,18 +190,18 @@ def _vetoes(
             yield from on_trust([veto] if veto is not None else [], measure.name, policy, run, partner)
 
 
-def _otherwise_judged(policy: Policy, run: RunCases, partner: RunCases | None) -> str:
+def _other_rules(policy: Policy, run: RunCases, partner: RunCases | None) -> str:
     """The rules that differ from the baseline's, so that a change may be theirs; empty if none differ."""
     if partner is None or policy.specification == "intersection":
         return ""
-    return asked_otherwise(run, partner)
+    return other_rules(run, partner)
 
 
 def _comparable(
     checks: Iterable[Check], policy: Policy, run: RunCases, partner: RunCases | None, *, changes: bool = False
 ) -> Iterator[Check]:
     """The checks, undecided if different rules may explain them; with ``changes`` only checks on a change."""
-    what = _otherwise_judged(policy, run, partner)
+    what = _other_rules(policy, run, partner)
     for check in checks:
         about = bool(what) and (check.change or not changes) and check.decided != "INCONCLUSIVE"
         yield undecided(check, f"the baseline has {what}, which may be all that changed") if about else check
@@ -219,11 +220,11 @@ def _past(run: RunCases, policy: Policy, partners: _Partners, pasts: Mapping[str
 
 
 def _run_of(gate: Gate, runs: Sequence[RunCases]) -> RunCases:
-    found = run_meant(gate.run, [(run.called, run.evaluator) for run in runs])
-    if found is None:
-        there = ", ".join(sorted(run.called for run in runs))
-        raise UsageError(f"{gate.metric}: no single run {gate.run} is gated; there are: {there}")
-    return runs[found]
+    index = run_meant(gate.run, [(run.called, run.evaluator) for run in runs])
+    if index is None:
+        names = ", ".join(sorted(run.called for run in runs))
+        raise UsageError(f"{gate.metric}: no single run {gate.run} is gated; there are: {names}")
+    return runs[index]
 
 
 def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
@@ -232,9 +233,9 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
     The run's name counts first. An evaluator's name works if only one run has that evaluator.
     """
     for which in (0, 1):
-        found = [number for number, names in enumerate(runs) if names[which] == name]
-        if found:
-            return found[0] if len(found) == 1 else None
+        indices = [index for index, names in enumerate(runs) if names[which] == name]
+        if indices:
+            return indices[0] if len(indices) == 1 else None
     return None
 
 
@@ -242,10 +243,10 @@ def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors) -> Iter
     """Check that two runs are comparable: fresh answers, specifications that agree, few missing answers."""
     # GATE 8: cached or reused answers are not fresh evidence, neither for a change nor against one.
     if common := common_answers(run, pair.partner):
-        reason = f"{common}: they are no evidence of a change, nor of none; gate a run of its own answers"
+        reason = f"{common}: these show neither a change nor that there is none; gate a run with fresh answers"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     elif not policy.deterministic and _is_compared(policy, run) and (copied := same_answers(run, pair.partner)):
-        reason = f"{copied}: that says nothing of a change; evaluate new answers, or put {_SAME_AGAIN} into the policy"
+        reason = f"{copied}: copies show no change; evaluate new answers, or put {_SAME_AGAIN} into the policy"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     yield from specification_checks(policy, run, pair.partner, pair.cases)
     yield from missing_checks(policy, run, pair.partner, errors)
@@ -255,13 +256,13 @@ def _is_compared(policy: Policy, run: RunCases) -> bool:
     return any(gate.compares and gate.run in (run.called, run.evaluator) for gate in policy.gates)
 
 
-def _nameless(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
+def _unattributed(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
     """Records without a case may be the very answers that failed: if too many are there, the gate is INCONCLUSIVE."""
     # The baseline was approved with this many, so they are no news.
     allowed = policy.missing + (partner.cases.unattributed if partner is not None else 0)
     if run.cases.unattributed > allowed:
         demand = f"at most {allowed} records without a case"
-        reason = f"{run.cases.unattributed} record(s) name no case, so that nobody knows which answers they are"
+        reason = f"{plural(run.cases.unattributed, 'record')} without a case: nobody knows which answers they are"
         yield Check(run.called, demand, "critical", "INCONCLUSIVE", reason, value=run.cases.unattributed)
 
 
@@ -271,7 +272,7 @@ def _unanswered(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[Chec
     for run in candidates:
         answers = max((sum(column.count) for column in run.cases.columns.values()), default=0)
         if run.called in meant and answers < LEAST:
-            reason = f"{answers or 'no'} answer(s) in all: that is no evidence"
+            reason = f"{plural(answers, 'answer') if answers else 'no answers'} in all: that is no evidence"
             yield Check(run.called, f"at least {LEAST} answers", "critical", "INCONCLUSIVE", reason, answers)
 
 
@@ -298,9 +299,9 @@ def _of_gate(
     least = policy.minimum_repeats
     # Count every case that should be there. With a baseline, its cases tell which ones.
     every = with_unrecorded(run.cases)
-    for check in held(gate, every, measure, errors):
+    for check in bound_checks(gate, every, measure, errors):
         yield _unselected(enough_repeats(check, every, measure, least), errors, run)
-    for check in held_by_cases(gate, every, measure, errors, least, quarantined):
+    for check in per_case_checks(gate, every, measure, errors, least, quarantined):
         yield _unselected(check, errors, run)
     if partner is not None and gate.compares and measure.name not in partner.cases.columns:
         reason = "no record of the baseline has this number"
@@ -308,7 +309,7 @@ def _of_gate(
     elif partner is not None and gate.compares:
         observed, worst = _estimates(partner, run, measure, errors.go)
         seen = [corrected(each, gate.path, policy, run, partner, errors.go) for each in (observed, worst)]
-        for check in compared(gate, measure, seen[0], seen[1], errors):
+        for check in change_checks(gate, measure, seen[0], seen[1], errors):
             counted = enough_repeats(_enough(check, observed, policy), run.cases, measure, least)
             yield _unselected(counted, errors, run, partner)
 
@@ -324,8 +325,8 @@ def _unselected(check: Check, errors: Errors, run: RunCases, partner: RunCases |
         return check
     return undecided(
         check,
-        f"{stopped} case(s) were asked no more once they were decided, so that how often depends on what they "
-        "answered: for a gate sweep without --stop",
+        f"{plural(stopped, 'case')} stopped once decided, so that the number of answers depends on the answers: for a "
+        "gate, sweep without --stop",
     )
 
 
@@ -342,7 +343,7 @@ def _enough(check: Check, observed: Measured | None, policy: Policy) -> Check:
     cases = observed.estimate.cases if observed else 0
     if cases >= policy.minimum_pairs:
         return check
-    return hold_back(check, f"{cases} case(s) in both runs, and the policy wants {policy.minimum_pairs}")
+    return keep_from_go(check, f"{plural(cases, 'case')} in both runs, and the policy wants {policy.minimum_pairs}")
 
 
 def _notes(
@@ -357,9 +358,9 @@ def _notes(
     yield from _unnamed(policy, candidates, pairs, errors)
     yield from _uncounted(candidates)
     yield from (f"{run.called}: {each.sentence()}" for run in candidates for each in run.left_out)
-    yield from _otherwise(policy, candidates)
+    yield from _other_means(policy, candidates)
     yield from _idle(policy, candidates)
-    yield from _not_told_apart(policy, candidates)
+    yield from _unchecked_collapse(policy, candidates)
     yield from _flaky(candidates, past)
 
 
@@ -414,24 +415,22 @@ def _unnamed(
             if both.ids and too_few_to_name(both, errors.no_go):
                 most = int(both.cand.answers.max())
                 few = "one answer a case is" if most == 1 else f"{most} answers a case are"
-                yield (
-                    f"{run.called}.{measure.name}: no case could be named as worse, whatever it answered: {few} too "
-                    "few for that"
-                )
+                yield f"{run.called}.{measure.name}: evalq cannot name a case as worse: {few} too few for that"
 
 
 def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:
     for run in candidates:
         if run.cases.unattributed:
-            yield f"{run.called}: {run.cases.unattributed} record(s) name no case and count nowhere"
+            yield f"{run.called}: {plural(run.cases.unattributed, 'record')} without a case, which evalq cannot count"
         if run.cases.unrecorded:
-            yield f"{run.called}: {len(run.cases.unrecorded)} case(s) have no record: all of their answers are missing"
+            count = plural(len(run.cases.unrecorded), "case")
+            yield f"{run.called}: {count} without a record: all of their answers are missing"
         lacking = sum(run.cases.missing)
         if lacking:
-            yield f"{run.called}: {lacking} answer(s) are missing (errors, dead or unanswered); they are no scores"
+            yield f"{run.called}: {plural(lacking, 'missing answer')} (errors, dead or unanswered); they are no scores"
 
 
-def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
+def _other_means(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
     """Note means that differ from the report's: GATE counts all cases alike, a report may weigh cases or answers."""
     # Demands on single cases alone use no mean.
     by_mean = {gate.metric: gate for gate in policy.gates if gate.about_mean}
@@ -439,11 +438,11 @@ def _otherwise(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
         run = _run_of(gate, candidates)
         measure = gate.measure_in(run.cases.measures)
         level = level_in(run.cases, measure) if measure is not None else None
-        told = reported(gate.path, run)
-        if level is not None and told is not None and abs(level.mean - told) > _TOLD * level.width:
+        in_report = reported(gate.path, run)
+        if level is not None and in_report is not None and abs(level.mean - in_report) > _SHOWN_DIGITS * level.width:
             yield (
-                f"{metric}: decided by {level.mean:.4g}, the mean over cases that count alike; the report has "
-                f"{told:.4g}, by the weights of cases or by answers"
+                f"{metric}: the gate uses {level.mean:.4g}, in which all cases count alike; the report has "
+                f"{in_report:.4g}, by the weights of cases or by answers"
             )
 
 
@@ -459,18 +458,18 @@ def _idle(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
             )
 
 
-def _not_told_apart(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
+def _unchecked_collapse(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:
     """Note runs in which evalq cannot look for collapse. If it can in none, that is a check of its own."""
-    silent = [] if policy.collapse == "allowed" else [run for run in candidates if not _tells_apart(run)]
+    silent = [] if policy.collapse == "allowed" else [run for run in candidates if not _counts_kinds(run)]
     for run in silent if len(silent) < len(candidates) else []:
-        yield f"{run.called}: collapse ({policy.collapse}) was not looked for: its answers are not told apart by kind"
+        yield f"{run.called}: evalq did not check collapse ({policy.collapse}): the run does not count answers by kind"
 
 
 def _flaky(candidates: Sequence[RunCases], pasts: Sequence[CaseHistory]) -> Iterator[str]:
     for run, past in zip(candidates, pasts, strict=True):
         if flaky := flaky_cases(past):
             more = f" and {len(flaky) - 10} more" if len(flaky) > 10 else ""
-            yield f"{run.called}: {len(flaky)} case(s) are flaky by their history: {', '.join(flaky[:10])}{more}"
+            yield f"{run.called}: {plural(len(flaky), 'case')} flaky by their history: {', '.join(flaky[:10])}{more}"
 
 
 def collapses(decision: GateDecision) -> list[Check]:
@@ -486,9 +485,9 @@ def _collapse_checks(
         return
     metric, demand = f"{run.called}.collapse", _NONE if policy.collapse == "none" else _NONE_NEW
     if not run.cases.labels:
-        # The evaluator tells answers apart, but could read none; or it told the baseline's answers apart.
+        # The evaluator counts answers by kind, but read no kind in this run; or it read kinds only in the baseline.
         if run.cases.collapse_p is not None or (partner is not None and partner.cases.labels):
-            yield Check(metric, demand, "critical", "INCONCLUSIVE", "no answer has what answers are told apart by")
+            yield Check(metric, demand, "critical", "INCONCLUSIVE", "no answer has a kind to count it by")
         return
     if policy.collapse == "none":
         yield _any_collapsed(metric, run, errors)
@@ -500,17 +499,17 @@ def _collapse_checks(
         raise UsageError("collapse: none-new needs a baseline: --baseline NAME")
 
 
-def _tells_apart(run: RunCases) -> bool:
-    """Whether the answers of a run are counted by kind, so that collapse can be looked for."""
+def _counts_kinds(run: RunCases) -> bool:
+    """Whether a run counts its answers by kind, so that evalq can check for collapse."""
     return bool(run.cases.labels) or run.cases.collapse_p is not None
 
 
-def _none_told_apart(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
-    """INCONCLUSIVE if the policy forbids collapse, but no run of ``runs`` tells its answers apart to look for it."""
-    if policy.collapse == "allowed" or any(map(_tells_apart, runs)):
+def _collapse_unknown(policy: Policy, runs: Sequence[RunCases]) -> Iterator[Check]:
+    """INCONCLUSIVE if the policy forbids collapse, but no run counts its answers by kind."""
+    if policy.collapse == "allowed" or any(map(_counts_kinds, runs)):
         return
     demand = _NONE if policy.collapse == "none" else _NONE_NEW
-    reason = "no run tells its answers apart; count them by kind (checks: --diversity text), or omit `collapse`"
+    reason = "no run counts its answers by kind: count them (checks: --diversity text), or omit `collapse`"
     yield Check("collapse", demand, "critical", "INCONCLUSIVE", reason)
 
 
@@ -518,8 +517,8 @@ def _any_collapsed(metric: str, run: RunCases, errors: Errors) -> Check:
     """NO-GO if cases are collapsed beyond chance, over all cases by `collapsed_somewhere`; GO if each is diverse."""
     alpha, known = errors.of_collapse, sorted((run.cases.collapse_p or {}).items())
     # Reused answers came from one place, which may have given one answer to many.
-    taken = run.lineage is not None and bool(run.lineage.reused)
-    found = collapsed_somewhere([p for _, p in known], independent=not taken)
+    reused = run.lineage is not None and bool(run.lineage.reused)
+    found = collapsed_somewhere([p for _, p in known], independent=not reused)
     named = [known[at][0] for at in found.named(alpha)]
     open_ = undecided_collapses(None, run.cases)
     if found.p > alpha:
@@ -549,9 +548,8 @@ def _open(metric: str, demand: str, run: RunCases, open_: Sequence[str], p: floa
     """GO if no case is ``open_``. A lack of surprises is no evidence of diversity."""
     every = len(run.cases.ids) + len(run.cases.unrecorded or ())
     if every and not open_:
-        return _checked(
-            metric, demand, "GO", f"each of {every} case(s) is decided diverse by itself", (), p, run, errors
-        )
+        reason = f"each of {plural(every, 'case')} is decided diverse by itself"
+        return _checked(metric, demand, "GO", reason, (), p, run, errors)
     reason = (
         f"{_listed(open_, run)} not decided diverse by itself, and nothing collapsed beyond chance (p {p:.2g}): "
         "more answers to a case decide it"
@@ -590,4 +588,4 @@ def _checked(
 def _listed(cases: Sequence[str], run: RunCases) -> str:
     more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
     every = len(run.cases.ids) + len(run.cases.unrecorded or ())
-    return f"{len(cases)} of {every} case(s) ({', '.join(cases[:_NAMED])}{more})"
+    return f"{len(cases)} of {plural(every, 'case')} ({', '.join(cases[:_NAMED])}{more})"

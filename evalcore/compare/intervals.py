@@ -1,7 +1,7 @@
-"""Intervals for the mean over cases and for its change, where only the answers within a case vary.
+"""Intervals for the mean over cases and for its change, if only the answers within a case vary.
 
-A golden set is a specification: its cases are fixed, all weigh the same, and another run would have given other
-answers to the same cases.
+A golden set is a specification: its cases are fixed, all weigh the same, and another run would give other answers to
+the same cases.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _STEPS = 200
 
 
 class _MeanSpread(NamedTuple):
-    """What an estimate over cases is worth: its ``variance``, degrees of ``freedom``, and as how many ``answers``."""
+    """The ``variance`` of an estimate over cases, its degrees of ``freedom``, and its effective ``answers``."""
 
     variance: float
     freedom: float
     answers: float
 
     def t(self, alpha: float) -> float:
-        """Student's t that is exceeded with probability ``alpha``; infinite where there is nothing to judge by."""
+        """Student's t that is exceeded with probability ``alpha``; infinite without any degree of freedom."""
         return _quantile(self.freedom, alpha) if self.freedom > 0 and alpha > 0 else math.inf
 
 
@@ -55,37 +55,37 @@ class Change(NamedTuple):
     spread: _MeanSpread
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """Where the change lies, each side wrong with probability ``alpha``, at most 1.4 times that in simulation.
+        """Bounds of the change, each wrong with probability ``alpha``, in simulations at most 1.4 times that.
 
-        The hull of two: Student's interval of the differences with one loss and one win added, by which identical runs
-        do not look certain (after Bonett and Price 2012); and a score interval as Tango (1998) has it for one pair a
-        case, which counts where nearly all of them agree.
+        The hull of two intervals: Student's of the differences, with one loss and one win added so that identical runs
+        do not look certain (after Bonett and Price 2012); and a score interval as in Tango (1998) for one pair a case,
+        which matters if nearly all cases agree.
         """
         t = self.spread.t(alpha)
         return (-self.width, self.width) if math.isinf(t) else self._within(t)
 
     def p_margin(self, margin: float) -> float:
-        """The p-value of a fall of ``margin`` at most: the smallest error at which the interval lies below that.
+        """The p-value of a fall of at most ``margin``: the smallest error at which the interval lies below that.
 
-        1 where no interval does. Exact at the level: ``interval(p)`` ends at ``-margin``.
+        1 if no interval does. Exact at the level: ``interval(p)`` ends at ``-margin``.
         """
-        # GATE 6: as the p-value of a bound, by the t at which the upper end reaches the margin.
+        # GATE 6: like the p-value of a bound, it comes from the t at which the upper end reaches the margin.
         if self.spread.freedom <= 0 or self._within(0.0)[1] >= -margin:
             return 1.0
         t = smallest(lambda t: self._within(t)[1] >= -margin, 0.0, _FARTHEST)
         return t_tail(t, self.spread.freedom)
 
     def _within(self, t: float) -> tuple[float, float]:
-        """The interval by Student's ``t``; the wider the larger t is."""
+        """The interval by Student's ``t``; a larger t makes it wider."""
         h, (variance, _, n) = self.width, self.spread
-        # GATE 4: the loss and the win that are added lie h from 0 each, which is where 2 h^2 comes from.
+        # GATE 4: the added loss and win are h from 0 each, hence 2 h^2.
         centre = self.delta * n / (n + 2)
         half = t * math.sqrt(n * n * variance + 2 * h * h) / (n + 2)
         ends = [centre - half, centre + half, *_score_ends(self.delta, h, t * t / n)]
         return max(-h, min(ends)), min(h, max(ends))
 
     def detectable(self, alpha: float = ALPHA) -> float:
-        """The smallest change that would have been seen with a power of 80 %."""
+        """The smallest change that the comparison shows with a power of 80 %."""
         h, (variance, _, n) = self.width, self.spread
         factor = self.spread.t(alpha) + _POWER
         if math.isinf(factor):
@@ -109,31 +109,31 @@ class MeanLevel(NamedTuple):
 
     @property
     def rounding(self) -> float:
-        """By how much an end of the scale, or of an interval, may miss a bound that it is: ``low + width`` rounds."""
+        """The distance within which an end of an interval counts as at a bound, because ``low + width`` rounds."""
         return 1e-12 * self.width
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """Where the mean lies: the hull of Student's interval, with a worst and a best answer added, and Wilson's."""
+        """Bounds of the mean: the hull of Student's interval, with a worst and a best answer added, and Wilson's."""
         t = self.spread.t(alpha)
         return (self.low, self.low + self.width) if math.isinf(t) else self._within(t)
 
     def keeps(self, bound: float, alpha: float = ALPHA, *, least: bool) -> bool:
-        """Whether the interval lies within ``bound``, its ``least`` or else its greatest: at the bound is within."""
+        """Whether the interval lies within ``bound``, a ``least`` or a greatest value, which counts as within."""
         low, high = self.interval(alpha)
         return low >= bound - self.rounding if least else high <= bound + self.rounding
 
     def p_below(self, bound: float) -> float:
-        """How surprising so low a mean is if the true one is ``bound`` or more: where an interval begins to hold it."""
+        """The p-value of so low a mean if the true one is ``bound`` or more."""
         return self._p_of(lambda t: self._within(t)[1] >= bound - self.rounding)
 
     def p_above(self, bound: float) -> float:
-        """The same for a high mean, if the true one is ``bound`` or less."""
+        """The p-value of so high a mean if the true one is ``bound`` or less."""
         return self._p_of(lambda t: self._within(t)[0] <= bound + self.rounding)
 
     def _within(self, t: float) -> tuple[float, float]:
         h, (variance, _, n) = self.width, self.spread
         x = self.mean - self.low
-        # The worst and the best answer that are added lie h/2 from the middle each: h^2/2 together.
+        # The added worst and best answers are h/2 from the middle each: h^2/2 together.
         centre = (n * x + h) / (n + 2)
         half = t * math.sqrt(n * n * variance + h * h / 2) / (n + 2)
         wilson_centre = (x + t * t * h / (2 * n)) / (1 + t * t / n)
@@ -143,22 +143,22 @@ class MeanLevel(NamedTuple):
         return self.low + max(0.0, low), self.low + min(h, high)
 
     def _p_of(self, holds: Callable[[float], bool]) -> float:
-        """The error at which an interval, the wider the larger t is, begins to hold a bound; 1 where all of them do."""
+        """The error from which on an interval includes a bound; 1 if all intervals do."""
         if self.spread.freedom <= 0 or holds(0.0):
             return 1.0
         return t_tail(smallest(holds, 0.0, _FARTHEST), self.spread.freedom)
 
 
 def uniform_change(delta: float, width: float, cases: int) -> Change:
-    """A change that is the same in each of ``cases``: as if each had been asked once on either side."""
+    """A change that is equal in all ``cases``, as if each had one answer on either side."""
     return Change(delta, width, _MeanSpread(0.0, cases - 1, cases))
 
 
 def change_of(base: Side, cand: Side, width: float) -> Change:
     """The change over the cases of both, at least one of them.
 
-    Its variance is that within cases, its freedom Satterthwaite's (1946). Where a case has one answer on a side, its
-    own spread is unknown, and the variance is that of the differences over cases, which is never too small.
+    Its variance is that within cases, its freedom Satterthwaite's (1946). If a case has one answer on a side, its
+    spread is unknown, and the variance is that of the differences over cases, which is never too small.
     """
     import numpy as np
 
@@ -175,10 +175,10 @@ def change_of(base: Side, cand: Side, width: float) -> Change:
 
 
 def pooled_of(base: Side, cand: Side) -> tuple[float, float] | None:
-    """(variance, freedom) of the change if each case's answers come from one source, whichever side they are on.
+    """(variance, freedom) of the change if each case's answers on both sides come from one source.
 
-    None where either side has as many answers of each case, so that it is the variance of `change_of`, and where no
-    answers differ. Of a case with one answer a side the spread is taken to be that of the others.
+    None if both sides have equally many answers of each case, since then it is the variance of `change_of`, and if no
+    answers differ. A case with one answer a side gets the spread of the others.
     """
     import numpy as np
 
@@ -190,7 +190,7 @@ def pooled_of(base: Side, cand: Side) -> tuple[float, float] | None:
     spread = np.where(known, squares / np.maximum(freedom, 1), squares.sum() / freedom.sum())
     terms = spread * (1 / base.answers + 1 / cand.answers)
     seen = terms[known]
-    # The squares of the least spreads are 0 as doubles: then as many degrees as there were answers, as in `_within`.
+    # The squares of very small spreads are 0 as doubles: then take the degrees of all answers, as in `_within`.
     least = float((seen * seen / freedom[known]).sum())
     return float(terms.sum()) / len(terms) ** 2, float(seen.sum()) ** 2 / least if least > 0 else float(freedom.sum())
 
@@ -208,7 +208,7 @@ def level_of(side: Side, low: float, width: float) -> MeanLevel:
 @lru_cache(maxsize=4096)
 def _quantile(freedom: float, alpha: float) -> float:
     """The t that is exceeded with probability ``alpha`` < 1/2."""
-    # Newton's method from the normal quantile, which lies below: the tail is convex, so it never steps over.
+    # Newton's method from the normal quantile, which is smaller: the tail is convex, so no step goes too far.
     t = NormalDist().inv_cdf(1 - alpha)
     scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
     for _ in range(_STEPS):
@@ -227,12 +227,12 @@ def t_tail(t: float, freedom: float) -> float:
 
 
 def _between(values: NDArray[float64], answers: float, squares: NDArray[float64]) -> _MeanSpread:
-    """The spread of ``values`` over cases; ``squares`` are those of the means that they come from."""
+    """The spread of ``values`` over cases; ``squares`` are the squares of the means behind them."""
     cases = len(values)
     if cases < 2:
         return _MeanSpread(0.0, 0.0, answers)
     variance = float(values.var(ddof=1))
-    # Means that are all alike, or have all changed alike, differ by their rounding.
+    # Equal means, or equal changes, still differ by rounding.
     return _MeanSpread(variance / cases if variance > ROUNDED * float(squares.mean()) else 0.0, cases - 1, answers)
 
 
@@ -240,7 +240,7 @@ def _within(parts: list[tuple[NDArray[float64], NDArray[int64]]], cases: int, an
     total = sum(float(terms.sum()) for terms, _ in parts)
     spread = sum(float((terms * terms / (count - 1)).sum()) for terms, count in parts)
     every = sum(float((count - 1).sum()) for _, count in parts)
-    # GATE 3: without any spread as many degrees as there were answers that could have shown one.
+    # GATE 3: without any spread, take the degrees of all answers that could have shown one.
     return _MeanSpread(total / cases**2, total * total / spread if spread > 0 else every, answers)
 
 
@@ -256,19 +256,17 @@ def _score_ends(delta: float, h: float, k: float) -> list[float]:
     return ends
 
 
-# What answers took: a quantile and a mean, of one run and between two. The unit is the answer within its case: another
-# run would give other answers to the same cases. Where the cases of two runs changed more differently than their own
-# answers explain (a case that was slow all of that day), the case is the unit.
+# Usage of answers: a quantile and a mean, of one run and between two. The unit is the answer within its case: another
+# run would give other answers to the same cases. If cases changed in more different ways than their answers explain (a
+# case that was slow all day), the case is the unit.
 
 _SMALLEST_P = 1e-12
 _HALVINGS = 24
-"""P-values are known to a few millionths of themselves, and never too small."""
+"""How many times to halve the range of p-values: they have a few correct digits, and are never too small."""
 
 
 class SpreadLevel(NamedTuple):
-    """A number of one run, and where it lies at 95 %; against a bound the p-values of saying that it is ``p_broken`` or
-    ``p_kept`` and being wrong.
-    """
+    """A number of one run with its 95 % interval, and against a bound the p-values of ``broken`` and ``kept``."""
 
     value: float
     low: float
@@ -278,10 +276,10 @@ class SpreadLevel(NamedTuple):
 
 
 def quantile_level(took: Took, share: float, bound: float, *, least: bool, missing_above: bool) -> SpreadLevel:
-    """The ``share``-quantile of one run's answers against a ``bound``, its ``least`` or else its greatest.
+    """The ``share``-quantile of one run's answers against a ``bound``, a ``least`` or a greatest value.
 
-    "p95 <= b" is "at most 5 % of answers above b": the exact binomial test, in which answers in the bucket of the bound
-    count against the verdict. Answers that lack the number lie above or below all others.
+    "p95 <= b" is "at most 5 % of answers above b", by the exact binomial test. Answers in the bucket of the bound count
+    against the verdict. Answers that lack the number lie above or below all others.
     """
     sketch, lacking = took.sketch, took.lacking
     n = sketch.count + lacking
@@ -290,7 +288,7 @@ def quantile_level(took: Took, share: float, bound: float, *, least: bool, missi
         sure, possible = sure + lacking, possible + lacking
     allowed = 1.0 - share
     if least:
-        # At least so many above it: the same with the sides turned. What is at the bound keeps it.
+        # Swap the sides of the test. A value at the bound keeps it.
         p_broken, p_kept = at_most(possible, n, allowed), at_least(sure, n, allowed)
     else:
         p_broken, p_kept = at_least(sure, n, allowed), at_most(possible, n, allowed)
@@ -301,10 +299,10 @@ def quantile_level(took: Took, share: float, bound: float, *, least: bool, missi
 
 
 class _Bounds:
-    """Bounds of a run's quantiles, each as the ends of the bucket that it lies in."""
+    """Bounds of a run's quantiles, each as the ends of its bucket."""
 
     def __init__(self, took: Took, *, missing_above: bool, effect: float = 1.0, strayed: float = 0.0) -> None:
-        """With ``effect`` answers that count as one, and a share of ``strayed`` that may be of other cases."""
+        """``effect`` answers count as one; a share of ``strayed`` answers may be of other cases."""
         self._sketch, self._above, self._strayed = took.sketch, missing_above, strayed
         self._lacking = took.lacking
         self.n = took.sketch.count + took.lacking
@@ -326,17 +324,17 @@ class _Bounds:
 
 
 class Spread(Protocol):
-    """How far a number of the candidate's answers may have moved from the baseline's."""
+    """The change of a number of the answers from baseline to candidate."""
 
     def above(self, factor: float, more: float) -> float:
-        """The p-value of saying that it is above ``factor`` times the baseline's and ``more``."""
+        """The p-value of the claim that it is above ``factor`` times the baseline's plus ``more``."""
 
     def below(self, factor: float, more: float) -> float:
-        """The p-value of saying that it is below that."""
+        """The p-value of the claim that it is below that."""
 
 
 class QuantileChange(NamedTuple):
-    """How far a quantile of the candidate's answers may have moved from the baseline's."""
+    """The change of a quantile of the answers from baseline to candidate."""
 
     base: _Bounds
     cand: _Bounds
@@ -344,7 +342,7 @@ class QuantileChange(NamedTuple):
 
     @classmethod
     def of(cls, base: Took, cand: Took, share: float, *, worst: bool, rises: bool) -> QuantileChange:
-        """At the ``worst`` what lacks the number lies where it counts against the candidate: above if ``rises`` are."""
+        """At the ``worst``, answers without the number count against the candidate: they lie above if it ``rises``."""
         effect, other = design_effect(base, cand), _strayed(base, cand)
         above = rises if worst else not rises
         return cls(
@@ -354,7 +352,9 @@ class QuantileChange(NamedTuple):
         )
 
     def above(self, factor: float, more: float) -> float:
-        """The p-value of saying that it is above ``factor`` times the baseline's and ``more``: each bound has half."""
+        """The p-value of the claim that it is above ``factor`` times the baseline's plus ``more``; each bound has half
+        of the error.
+        """
 
         def shown(alpha: float) -> bool:
             low, _ = self.cand.low(self.share, alpha / 2)
@@ -364,7 +364,7 @@ class QuantileChange(NamedTuple):
         return _least(shown)
 
     def below(self, factor: float, more: float) -> float:
-        """The p-value of saying that it is below that."""
+        """The p-value of the claim that it is below that."""
 
         def shown(alpha: float) -> bool:
             _, high = self.cand.high(self.share, alpha / 2)
@@ -375,7 +375,7 @@ class QuantileChange(NamedTuple):
 
 
 def _least(shown: Callable[[float], bool]) -> float:
-    """The smallest error at which something is shown; 1 where none does."""
+    """The smallest error at which ``shown`` is true; 1 if it never is."""
     if not shown(0.99):
         return 1.0
     low, high = math.log10(_SMALLEST_P), math.log10(0.99)
@@ -397,26 +397,26 @@ class CaseMoments(NamedTuple):
 
 
 def _shared(base: Took, cand: Took, *, logs: bool = False) -> list[CaseMoments]:
-    """The cases that both runs have answers to, by the number or by its logarithm."""
-    place = {case: at for at, case in enumerate(base.ids)}
-    found = []
+    """The cases with answers in both runs, by the number or by its logarithm."""
+    index = {case: at for at, case in enumerate(base.ids)}
+    cases = []
     for at, case in enumerate(cand.ids):
-        before = place.get(case)
+        before = index.get(case)
         if before is not None and base.count[before] and cand.count[at]:
-            found.append(CaseMoments(*_moments(base, before, logs=logs), *_moments(cand, at, logs=logs)))
-    return found
+            cases.append(CaseMoments(*_moments(base, before, logs=logs), *_moments(cand, at, logs=logs)))
+    return cases
 
 
 def _moments(took: Took, at: int, *, logs: bool) -> tuple[int, float, float]:
     n = took.count[at]
     total, squares = (took.logs[at], took.log_squares[at]) if logs else (took.total[at], took.squares[at])
     spread = squares - total * total / n
-    # What rounding leaves of equal numbers is no spread.
+    # The rounding error of equal numbers is no spread.
     return n, total / n, spread / (n - 1) if n > 1 and spread > 1e-12 * squares else 0.0
 
 
 def _filled(took: Took, value: float) -> Took:
-    """With ``value`` for each answer that lacks the number."""
+    """The usage with ``value`` for each answer that lacks the number."""
     rows = list(zip(took.count, took.missing, took.total, took.squares, strict=True))
     return msgspec.structs.replace(
         took,
@@ -428,7 +428,7 @@ def _filled(took: Took, value: float) -> Took:
 
 
 def _strayed(base: Took, cand: Took) -> float:
-    """The share of the candidate's answers that would have to be of other cases for the runs to be made up alike."""
+    """The share of the candidate's answers that would have to move to other cases to match the baseline's shares."""
     counts = [
         {case: n + lacking for case, n, lacking in zip(took.ids, took.count, took.missing, strict=True)}
         for took in (base, cand)
@@ -445,10 +445,10 @@ def _strayed(base: Took, cand: Took) -> float:
 
 
 def design_effect(base: Took, cand: Took) -> float:
-    """As how many answers one counts, at least: 1 where cases differ between the runs no more than chance has it.
+    """How many answers count as one: 1 if the changes of cases differ no more than by chance.
 
-    By logarithms, so that one factor for all cases is no difference between them: the variance of the cases' changes
-    over that which their answers explain, where an F test at 2.5 % says that it is larger.
+    It is the variance of the cases' changes over the variance that their answers explain, if an F test at 2.5 % shows
+    that it is larger. It uses logarithms, so that one factor for all cases makes no difference between them.
     """
     cases = _shared(base, cand, logs=True)
     if len(cases) < 2:
@@ -461,11 +461,11 @@ def design_effect(base: Took, cand: Took) -> float:
     if freedom < 1:
         return 1.0
     if within <= 0.0:
-        # All answers of a case are one: each case is an answer, unless nothing differs at all.
+        # All answers of a case are equal: each case counts as one answer, unless nothing differs at all.
         return max(1.0, sum(cand.count) / len(cases)) if between > 1e-12 else 1.0
     ratio, degrees = between / within, len(cases) - 1
     tail = beta_cdf(freedom / 2, degrees / 2, freedom / (freedom + degrees * ratio))
-    # No more than if all answers of a case were one.
+    # At most as if all answers of a case were equal.
     return min(max(1.0, ratio), sum(cand.count) / len(cases)) if tail <= ALPHA else 1.0
 
 
@@ -475,13 +475,13 @@ def _variance(values: Sequence[float]) -> float:
 
 
 class MeanChange(NamedTuple):
-    """The means of the cases that both runs answered, all cases weighing the same."""
+    """The means of the cases that both runs answered; all cases weigh the same."""
 
     cases: tuple[CaseMoments, ...]
 
     @classmethod
     def of(cls, base: Took, cand: Took, *, worst: bool, rises: bool) -> MeanChange:
-        """At the ``worst`` answers that lack the number have the largest one of both runs, or none of it: what counts
+        """At the ``worst``, answers that lack the number get the largest value of both runs, or 0, whichever counts
         against the candidate.
         """
         if worst:
@@ -496,11 +496,11 @@ class MeanChange(NamedTuple):
         return math.fsum(c.mean_b for c in self.cases) / count, math.fsum(c.mean_c for c in self.cases) / count
 
     def above(self, factor: float, more: float) -> float:
-        """The p-value of saying that it is above ``factor`` times the baseline's and ``more``."""
+        """The p-value of the claim that it is above ``factor`` times the baseline's plus ``more``."""
         return self._tail(factor, more, 1.0)
 
     def below(self, factor: float, more: float) -> float:
-        """The p-value of saying that it is below that."""
+        """The p-value of the claim that it is below that."""
         return self._tail(factor, more, -1.0)
 
     def _tail(self, factor: float, more: float, sign: float) -> float:
@@ -516,11 +516,11 @@ class MeanChange(NamedTuple):
         between = _variance([c.mean_c - factor * c.mean_b for c in self.cases]) / count if count > 1 else math.inf
         size = max(abs(factor * base), abs(cand))
         alone = any(c.n_b < 2 or c.n_c < 2 for c in self.cases)
-        found = [_student(over, between, count - 1, answers, size)] if count > 1 else []
+        p_values = [_student(over, between, count - 1, answers, size)] if count > 1 else []
         if not alone:
-            found.append(_student(over, within, freedom, answers, size))
-        # The larger: where cases changed differently the case is the unit. Of one case only its answers tell.
-        return max(found, default=1.0)
+            p_values.append(_student(over, within, freedom, answers, size))
+        # Take the larger: if cases changed differently, the case is the unit. For one case only its answers count.
+        return max(p_values, default=1.0)
 
 
 _FAR = 1e6
@@ -533,26 +533,26 @@ def _satterthwaite(parts: Sequence[tuple[float, int]]) -> float:
 
 
 def _student(over: float, variance: float, freedom: float, answers: float, size: float) -> float:
-    """How surprising it is to be ``over`` so far: by Student's t, as seen and with two answers added.
+    """The p-value of an excess of ``over``: by Student's t, as observed and with two answers added.
 
-    These lie ``size`` above and below, as far as the mean is large, so that a few equal answers are not certain.
+    The added answers lie ``size`` above and below the mean, so that a few equal answers are not certain.
     """
     if freedom <= 0:
         return 1.0
-    found = []
+    p_values = []
     if variance > 0:
-        found.append(t_tail(over / math.sqrt(variance), freedom))
+        p_values.append(t_tail(over / math.sqrt(variance), freedom))
     added = math.sqrt(answers * answers * variance + 2 * size * size)
     if added > 0:
-        found.append(t_tail(over * answers / added, freedom))
-    # Nothing varies, and nothing is there: 0 of everything.
-    return max(found) if found else (0.0 if over > 0 else 1.0)
+        p_values.append(t_tail(over * answers / added, freedom))
+    # Without any p-value all numbers are 0.
+    return max(p_values) if p_values else (0.0 if over > 0 else 1.0)
 
 
 def mean_level(took: Took, bound: float, *, least: bool, missing_above: bool | None = None) -> SpreadLevel:
-    """The mean of one run over its cases against a ``bound``, its ``least`` or else its greatest.
+    """The mean of one run over its cases against a ``bound``, a ``least`` or a greatest value.
 
-    Answers that lack the number are left out, or have the largest one that was seen, or none of it.
+    Answers that lack the number are left out, or get the largest observed value or 0, as ``missing_above`` says.
     """
     if missing_above is not None:
         took = _filled(took, took.sketch.most if missing_above else 0.0)
@@ -564,7 +564,7 @@ def mean_level(took: Took, bound: float, *, least: bool, missing_above: bool | N
     if all(n > 1 for n, _, _ in cases):
         variance, freedom = math.fsum(part for part, _ in parts) / count**2, _satterthwaite(parts)
     else:
-        # Of a case with one answer its own spread is unknown: that of the means over cases is never too small.
+        # The spread of a case with one answer is unknown; that of the means over cases is never too small.
         variance = _variance([mean for _, mean, _ in cases]) / count if count > 1 else 0.0
         freedom = float(count - 1)
 

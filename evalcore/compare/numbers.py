@@ -1,4 +1,4 @@
-"""Demands on numbers of the results that are no measures: counts, quantiles and means of what answers took."""
+"""Demands on numbers of the results that are not measures: counts, quantiles and means of time, cost and tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.counting import USAGE_NUMBERS, told_in
+from evalq.evalcore.compare.counting import USAGE_NUMBERS, usage_results
 from evalq.evalcore.compare.decision import Check, Decided, undecided
 from evalq.evalcore.compare.intervals import (
     ALPHA,
@@ -27,33 +27,31 @@ from evalq.evalcore.contract.measures import Direction, Number, number_at
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.quantiles import answers_needed
+from evalq.evalcore.views.markdown import plural
 
-_UNTOLD = "no answer has this number: what nobody told is not 0"
+_UNKNOWN = "no answer has this number, which does not mean 0"
 _RISES = ("max_rise", "max_relative_rise")
 
 
 def why_no_change(gate: Gate, better: Direction) -> str:
-    """Why the change bounds of a gate are none for a number of which so much is ``better``; empty where they are."""
-    given = [name for name in CHANGES if getattr(gate, name) is not None]
-    if better == "neither" and given:
+    """Why a gate's bounds of a change do not fit a number whose ``better`` side is given; empty if they fit."""
+    bounds = [name for name in CHANGES if getattr(gate, name) is not None]
+    if better == "neither" and bounds:
         return (
-            f"{gate.metric}: {given[0]} needs a number of which more or less is better, and this is none; bound it by "
-            "min, max or equals"
+            f"{gate.metric}: {bounds[0]} needs a number of which more or less is better, which this number is not; "
+            "bound it by min, max or equals"
         )
-    if better == "higher" and (rises := [name for name in given if name in _RISES]):
-        return (
-            f"{gate.metric}: more of it is better, so that no rise is a fault; use {rises[0].replace('rise', 'drop')}"
-        )
+    if better == "higher" and (rises := [name for name in bounds if name in _RISES]):
+        return f"{gate.metric}: more of it is better, so a rise is no fault; use {rises[0].replace('rise', 'drop')}"
     return ""
 
 
 def number_checks(gate: Gate, run: RunCases, partner: RunCases | None, errors: Errors) -> Iterator[Check]:
-    """What a gate demands of a number of the results, by what its evaluator declares it to be.
+    """The checks of a gate on a number of the results, by the kind that the evaluator declares.
 
-    Raises UsageError for a path that leads to no number, for a change that nobody can judge, and where only a measure
-    will do.
+    Raises UsageError for a path without a number, for a change that nobody can judge, and for ``per_case``.
     """
-    value = _found(gate.path, run)
+    value = _value_at(gate.path, run)
     if gate.per_case is not None:
         measures = ", ".join(f"{run.called}.{each.name}" for each in run.cases.measures)
         raise UsageError(f"{gate.metric}: per_case needs passes of single cases; those are in {measures}")
@@ -63,7 +61,7 @@ def number_checks(gate: Gate, run: RunCases, partner: RunCases | None, errors: E
     if gate.compares and number.kind in ("fact", "estimate"):
         what = "a count of one run" if number.kind == "fact" else "an estimate without an interval"
         raise UsageError(
-            f"{gate.metric} is {what}: nothing says how far chance moves its change; bound a rate, a mean or a quantile"
+            f"{gate.metric} is {what}: evalq cannot tell how far chance moves it; bound a rate, a mean or a quantile"
         )
     if gate.equals is not None:
         yield _equal(gate, number, run, value)
@@ -79,7 +77,7 @@ def _of_usage(gate: Gate) -> bool:
 
 
 def _equal(gate: Gate, number: Number, run: RunCases, value: Json) -> Check:
-    # Equality asks for the very value: chance has no part in a number that is demanded exactly.
+    # Chance has no part in a number that the policy demands exactly.
     kept = same(value, gate.equals)
     check = Check(
         gate.metric,
@@ -90,15 +88,15 @@ def _equal(gate: Gate, number: Number, run: RunCases, value: Json) -> Check:
         value,
         evidence=_answers(gate, run),
     )
-    # Where nothing was answered nobody knows what the number would have been.
+    # Without any answer nobody knows what the number would have been.
     if value is None:
-        reason = _UNTOLD if number.of else check.reason
+        reason = _UNKNOWN if number.of else check.reason
         return msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=reason)
-    if number.of and (untold := _untold(gate, number, run)):
-        return undecided(check, f"{untold} answer(s) do not say it, and nobody knows what it would be with them")
+    if number.of and (unknown := _unknown(gate, number, run)):
+        return undecided(check, f"{plural(unknown, 'answer')} without this number, which could change it")
     missing = 0 if _of_usage(gate) else _missing(run)
     if kept and missing:
-        return undecided(check, f"{missing} answer(s) are missing, and nobody knows what it would be with them")
+        return undecided(check, f"{plural(missing, 'missing answer')}, which could change it")
     return check
 
 
@@ -111,46 +109,46 @@ def _bounded(
         took = _with_unrecorded(run.took.get(number.of), run, of_usage=_of_usage(gate))
         return _level(check, number, took, bound, errors, least=least)
     if value is None and number.of:
-        return msgspec.structs.replace(check, reason=_UNTOLD)
-    # A bool is an int to Python, and no number to the author of a bound.
+        return msgspec.structs.replace(check, reason=_UNKNOWN)
+    # Python takes a bool for an int; the author of a bound does not.
     if not isinstance(value, int | float) or isinstance(value, bool):
-        return msgspec.structs.replace(check, reason=f"it is {written(value)}, and no number")
+        return msgspec.structs.replace(check, reason=f"it is {written(value)}, not a number")
     if number.kind == "estimate":
         return _estimated(check, _interval(gate.path, run), bound, errors, _answers(gate, run), least=least)
     kept = same(value, bound) or (value >= bound if least else value <= bound)
     decided: Decided = "GO" if kept else "NO-GO"
-    found = msgspec.structs.replace(
+    counted = msgspec.structs.replace(
         check, decided=decided, reason=f"{value:.4g}, counted in this run", evidence=_answers(gate, run)
     )
     if number.of:
-        return _summed(found, _untold(gate, number, run), least=least)
+        return _summed(counted, _unknown(gate, number, run), least=least)
     missing = 0 if number.holds_missing or _of_usage(gate) else _missing(run)
-    # Each answer that is missing may have been one more, or one less: of what is counted, by one at most.
+    # Each missing answer adds at most one to a count.
     if kept and missing and not (least or value + missing <= bound):
-        return undecided(found, f"{missing} answer(s) are missing, and with them it may be more")
-    return found
+        return undecided(counted, f"{plural(missing, 'missing answer')}, with which it may be more")
+    return counted
 
 
-def _untold(gate: Gate, number: Number, run: RunCases) -> int:
-    """How many answers do not say a number, and may have taken anything."""
+def _unknown(gate: Gate, number: Number, run: RunCases) -> int:
+    """How many answers lack a number, and so may have any value."""
     if _of_usage(gate):
-        # Of calls that failed nobody knows more than they said; what was answered took something.
+        # Count answered calls only: a failed call may have taken nothing.
         return run.usage.untold.get(number.of.partition(".")[2], 0) if run.usage is not None else 0
     took = _with_unrecorded(run.took.get(number.of), run, of_usage=False)
     return took.lacking if took is not None else 0
 
 
-def _summed(check: Check, untold: int, *, least: bool) -> Check:
-    """A total, or the largest value: with the answers that do not say theirs it may only be more."""
-    if not untold or check.decided == ("GO" if least else "NO-GO"):
+def _summed(check: Check, unknown: int, *, least: bool) -> Check:
+    """A total, or the largest value: the answers that lack the number could only make it larger."""
+    if not unknown or check.decided == ("GO" if least else "NO-GO"):
         return check
-    return undecided(check, f"{untold} answer(s) do not say it, and with them it may be more")
+    return undecided(check, f"{plural(unknown, 'answer')} without this number, with which it may be more")
 
 
 def _level(check: Check, number: Number, took: Took | None, bound: float, errors: Errors, *, least: bool) -> Check:
-    """A mean or a quantile within a bound: by its interval, as observed and with what is missing held against it."""
+    """A mean or a quantile within a bound: by its interval, as observed and with missing answers counted against it."""
     if took is None or not took.sketch.count:
-        return msgspec.structs.replace(check, reason=_UNTOLD)
+        return msgspec.structs.replace(check, reason=_UNKNOWN)
     if number.kind == "quantile":
         observed = quantile_level(_without_missing(took), number.share, bound, least=least, missing_above=not least)
         worst = quantile_level(took, number.share, bound, least=least, missing_above=not least)
@@ -162,7 +160,7 @@ def _level(check: Check, number: Number, took: Took | None, bound: float, errors
         f"{observed.value:.4g}, with 95 % between {observed.low:.4g} and {observed.high:.4g} "
         f"({answers} answers to these cases)"
     )
-    found = msgspec.structs.replace(
+    decided = msgspec.structs.replace(
         check,
         decided=_sided(observed, errors),
         reason=reason,
@@ -172,11 +170,11 @@ def _level(check: Check, number: Number, took: Took | None, bound: float, errors
         p_margin=observed.p_broken,
         evidence=answers,
     )
-    return _enough(agreed(found, _sided(worst, errors)), number, answers, errors.go)
+    return _enough(agreed(decided, _sided(worst, errors)), number, answers, errors.go)
 
 
 def _with_unrecorded(took: Took | None, run: RunCases, *, of_usage: bool) -> Took | None:
-    """With the answers of cases that should have been asked, and that no record is about."""
+    """With the missing answers of cases that should have been asked, but have no record."""
     absent = _missing(run) - sum(run.cases.missing)
     if took is None or of_usage or absent <= 0:
         return took
@@ -192,19 +190,19 @@ def _sided(level: SpreadLevel, errors: Errors) -> Decided:
 
 
 def _enough(check: Check, number: Number, answers: int, error: float) -> Check:
-    """The check, with how many answers it takes where there are too few for a bound of a quantile."""
+    """The check; if there are too few answers for a bound of a quantile, it says how many it takes."""
     if number.kind != "quantile" or check.decided != "INCONCLUSIVE":
         return check
     needed = answers_needed(number.share, error)
     if answers >= needed:
         return check
-    return undecided(check, f"a bound of this quantile takes {needed} answers at least, and there are {answers}")
+    return undecided(check, f"a bound of this quantile takes at least {needed} answers, and there are {answers}")
 
 
 def _estimated(
     check: Check, interval: tuple[float, float] | None, bound: float, errors: Errors, answers: int, *, least: bool
 ) -> Check:
-    """An estimate: by the interval of 95 % that the results have beside it, which a later look cannot use."""
+    """An estimate: by the 95 % interval beside it in the results, which is too narrow for a later look."""
     if interval is None or min(errors.go, errors.no_go) < ALPHA:
         why = "nothing says how far chance moves it" if interval is None else "its interval is too narrow for this look"
         return msgspec.structs.replace(check, reason=f"it is {check.value:.4g}, and {why}: it decides nothing")
@@ -224,31 +222,31 @@ def _estimated(
 
 def _interval(path: str, run: RunCases) -> tuple[float, float] | None:
     holder, _, last = path.rpartition(".")
-    place = _found(holder, run) if holder and last == "value" else None
-    if not isinstance(place, Mapping):
+    estimate = _value_at(holder, run) if holder and last == "value" else None
+    if not isinstance(estimate, Mapping):
         return None
-    low, high = place.get("low"), place.get("high")
+    low, high = estimate.get("low"), estimate.get("high")
     return (float(low), float(high)) if isinstance(low, int | float) and isinstance(high, int | float) else None
 
 
 def _changed(gate: Gate, number: Number, run: RunCases, partner: RunCases, errors: Errors) -> Iterator[Check]:
-    """How far a mean or a quantile may get worse than the baseline's."""
+    """Check how far a mean or a quantile got worse than the baseline's."""
     rises = number.better == "lower"
     for name in CHANGES:
-        given = getattr(gate, name)
-        if given is None:
+        allowed = getattr(gate, name)
+        if allowed is None:
             continue
         relative = "relative" in name
         words = "rises" if rises else "falls"
-        demand = f"{words} by at most {given:.4g}" + (" of the baseline" if relative else "")
-        check = Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "", _found(gate.path, run), change=True)
+        demand = f"{words} by at most {allowed:.4g}" + (" of the baseline" if relative else "")
+        check = Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "", _value_at(gate.path, run), change=True)
         base, cand = partner.took.get(number.of), run.took.get(number.of)
         if base is None or cand is None or not base.sketch.count or not cand.sketch.count:
             who = "baseline" if base is None or not base.sketch.count else "candidate"
             yield msgspec.structs.replace(check, reason=f"no answer of the {who} has this number")
             continue
-        # A total is as many means as there are answers: runs of other sizes are compared by the mean.
-        margin = given / cand.sketch.count if number.kind == "total" and not relative else given
+        # Compare totals by their mean, since runs may have different numbers of answers.
+        margin = allowed / cand.sketch.count if number.kind == "total" and not relative else allowed
         factor = (1.0 + margin if rises else 1.0 - margin) if relative else 1.0
         more = 0.0 if relative else margin if rises else -margin
         yield _moved(check, number, base, cand, factor, more, errors, rises=rises)
@@ -275,8 +273,8 @@ def _moved(
     reason = f"{values[0]:.4g} to {values[1]:.4g}{ratio}, {base.sketch.count} and {cand.sketch.count} answers"
     effect = design_effect(base, cand)
     if effect > 1.0:
-        reason += f"; answers of one case are alike beyond the run before, so that {effect:.3g} of them count as one"
-    found = msgspec.structs.replace(
+        reason += f"; answers of one case moved together since the baseline, so that {effect:.3g} of them count as one"
+    moved = msgspec.structs.replace(
         check,
         decided=decided,
         reason=reason,
@@ -286,7 +284,7 @@ def _moved(
         evidence=answers,
     )
     # Each side's bound has half the error.
-    return _enough(agreed(found, _change(worst, factor, more, errors, rises=rises)), number, answers, errors.go / 2)
+    return _enough(agreed(moved, _change(worst, factor, more, errors, rises=rises)), number, answers, errors.go / 2)
 
 
 def _spread(number: Number, base: Took, cand: Took, *, worst: bool, rises: bool) -> Spread:
@@ -296,8 +294,8 @@ def _spread(number: Number, base: Took, cand: Took, *, worst: bool, rises: bool)
 
 
 def _value(number: Number, took: Took) -> float:
-    found = took.sketch.quantile(number.share) if number.kind == "quantile" else took.sketch.mean()
-    return found or 0.0
+    value = took.sketch.quantile(number.share) if number.kind == "quantile" else took.sketch.mean()
+    return value or 0.0
 
 
 def _change(spread: Spread, factor: float, more: float, errors: Errors, *, rises: bool) -> Decided:
@@ -314,13 +312,13 @@ def _without_missing(took: Took) -> Took:
 
 
 def agreed(check: Check, at_worst: Decided) -> Check:
-    """The check, where what is missing cannot change it; of SUSPECT and NO-GO, which differ in degree, the lesser."""
-    # GATE, The question: a gate decides at the observed and at the worst; where they differ nobody knows.
+    """The check, if its verdict is the same ``at_worst``; the lesser of SUSPECT and NO-GO; otherwise undecided."""
+    # GATE, The question: a gate decides on the observed answers, and with missing ones at their worst.
     if check.decided == at_worst or (check.decided, at_worst) == ("SUSPECT", "NO-GO"):
         return check
     if (check.decided, at_worst) == ("NO-GO", "SUSPECT"):
         return msgspec.structs.replace(check, decided="SUSPECT")
-    return undecided(check, f"it would be {at_worst} if what is missing counted against it")
+    return undecided(check, f"it would be {at_worst} if missing answers counted against it")
 
 
 def _missing(run: RunCases) -> int:
@@ -328,17 +326,17 @@ def _missing(run: RunCases) -> int:
 
 
 def _answers(gate: Gate, run: RunCases) -> int:
-    """How many answers a number of the results rests on; of what calls took, how many calls."""
+    """How many answers a number of the results rests on; for usage, how many calls."""
     if _of_usage(gate):
         return run.usage.outputs if run.usage is not None else 0
     return max((sum(column.count) for column in run.cases.columns.values()), default=0)
 
 
 def same(value: Json, wanted: Json) -> bool:
-    """Whether they are equal, a float up to its last digits: three rates of 0.1 have a mean of 0.10000000000000002.
-    Counts are exact.
+    """Whether they are equal. Floats may differ in their last digits: three rates of 0.1 have a mean of
+    0.10000000000000002. Counts are exact.
     """
-    # A bool is an int to Python, and no number to the author of the one or the other.
+    # Python takes a bool for an int; the author of a policy does not.
     if isinstance(value, bool) != isinstance(wanted, bool):
         return False
     if isinstance(value, float) and isinstance(wanted, int | float):
@@ -346,26 +344,26 @@ def same(value: Json, wanted: Json) -> bool:
     return bool(value == wanted)
 
 
-def _found(path: str, run: RunCases) -> Json:
-    """What stands at ``path`` in the results, or under ``usage.`` in what the calls took."""
-    # So that one path serves for results and for what calls took; an evaluator that has "usage" is overruled.
-    usage = {} if run.usage is None else told_in(run.usage)
-    place: Any = {**run.results, "usage": usage}
+def _value_at(path: str, run: RunCases) -> Json:
+    """The value at ``path`` in the results; ``usage.`` leads into the usage of the run's calls."""
+    # The calls' usage takes precedence over a result that an evaluator calls "usage".
+    usage = {} if run.usage is None else usage_results(run.usage)
+    value: Any = {**run.results, "usage": usage}
     for number, part in enumerate(path.split(".")):
         rest = ".".join(path.split(".")[number:])
-        if isinstance(place, Mapping) and rest in place:
-            return place[rest]  # a key with dots in it, as a file's name has
-        if not isinstance(place, Mapping) or part not in place:
-            known = ", ".join(sorted(place)[:20]) if isinstance(place, Mapping) else "nothing"
+        if isinstance(value, Mapping) and rest in value:
+            return value[rest]  # a key with dots in it, such as a file's name
+        if not isinstance(value, Mapping) or part not in value:
+            known = ", ".join(sorted(value)[:20]) if isinstance(value, Mapping) else "nothing"
             raise UsageError(f"{run.called}.{path}: the results have no {part!r} there; there are: {known}")
-        place = place[part]
-    return place
+        value = value[part]
+    return value
 
 
 def reported(path: str, run: RunCases) -> float | None:
-    """The number at ``path`` in the results of ``run``; None where there is none."""
+    """The number at ``path`` in the results of ``run``; None if there is none."""
     try:
-        value = _found(path, run)
+        value = _value_at(path, run)
     except UsageError:
         return None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

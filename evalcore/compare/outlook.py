@@ -33,9 +33,9 @@ __all__ = [
     "DECISIONS",
     "Plan",
     "Power",
-    "compared",
+    "bound_checks",
+    "change_checks",
     "dropped",
-    "held",
     "level_in",
     "margin_of",
     "off_scale",
@@ -45,9 +45,9 @@ __all__ = [
 
 
 def off_scale(gate: Gate, measure: Measure) -> tuple[str, str] | None:
-    """The key of a gate that lies off the scale of its ``measure``, and why that is wrong; None where none does.
+    """The key of a gate that lies off the scale of its ``measure``, and why that is wrong; None if all lie on it.
 
-    Most often percent or points where a share is meant: as a bound or a margin every run would pass it, or none.
+    Often it is a percentage where a share is meant: then every run would pass, or none.
     """
     scale = f"off the scale from {measure.low:g} to {measure.high:g}, so that"
     for key, bound, ends in (
@@ -66,8 +66,8 @@ def _share_meant(value: float, measure: Measure, unit: str) -> str:
     return f"; {value:g} {unit} are {value / 100:g}" if measure.is_share and 0 < value <= 100 else ""
 
 
-def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
-    """The mean over cases within absolute bounds: by its interval, as observed and at the worst."""
+def bound_checks(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE) -> Iterator[Check]:
+    """Check the mean over cases against absolute bounds: by its interval, as observed and at the worst."""
     for bound, least in ((gate.min, True), (gate.max, False)):
         if bound is None:
             continue
@@ -95,7 +95,7 @@ def held(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors = SINGLE
         )
         yield agreed(check, decisions[1])
     if gate.equals is not None:
-        # What is missing may lie at both ends: either may be what moves the mean off the number.
+        # Missing answers may lie at either end, and either end may move the mean off the number.
         ends: tuple[_Fill, ...] = ("lowest", "highest")
         check = _equal(gate, _mean_in(run, measure), _answers(run, measure))
         if check.value is None:
@@ -113,13 +113,13 @@ def _answers(run: CaseSummary, measure: Measure) -> int:
 
 
 def level_in(run: CaseSummary, measure: Measure, missing: _Fill | None = None) -> MeanLevel | None:
-    """The mean of a run over its cases, with all that is ``missing`` at that end of the scale; None without any."""
+    """The mean of a run over its cases, with missing answers at the given end of the scale; None without any answer."""
     pairs = pairs_of(run, run, measure)
     if not pairs.ids:
         return None
     side = pairs.cand
     if missing is not None:
-        # By the end that breaks a bound, whichever of them the measure has as its better one.
+        # Fill with the end that breaks the bound, whichever end the measure calls better.
         turned = msgspec.structs.replace(measure, better="higher" if missing == "lowest" else "lower")
         side = pairs_of(run, run, turned, worst=True).cand
     return level_of(side, measure.low, measure.width)
@@ -131,64 +131,64 @@ def _mean_in(run: CaseSummary, measure: Measure, missing: _Fill | None = None) -
 
 
 def _within(level: MeanLevel, bound: float, errors: Errors, *, least: bool) -> Decided:
-    # At the bound is within it: a demand of at least .8 is kept by what is surely .8.
+    # A value at the bound keeps it: surely .8 meets a demand of at least .8.
     if level.keeps(bound, errors.go, least=least):
         return "GO"
     return "NO-GO" if (level.p_below(bound) if least else level.p_above(bound)) <= errors.no_go else "INCONCLUSIVE"
 
 
 _AnyChange = Measured | CorrectedChange
-"""A change as it was measured, or as people would see it."""
+"""A change as measured, or as people would see it."""
 
 
-def compared(
+def change_checks(
     gate: Gate, measure: Measure, observed: _AnyChange | None, worst: _AnyChange | None, errors: Errors
 ) -> Iterator[Check]:
-    """How far it may fall behind the baseline, or rise above it where less of it is better.
+    """Check how far the mean got worse than the baseline's.
 
-    GO where a larger fall is excluded, NO-GO where one is shown, SUSPECT where it fell beyond chance and neither is.
-    Raises UsageError for a rise of what should rise.
+    GO if a larger fall is excluded, NO-GO if one is shown, SUSPECT if it fell beyond chance and neither is.
+    Raises UsageError for a bound of a rise if more is better.
     """
     if why := why_no_change(gate, measure.better):
         raise UsageError(why)
     for name in CHANGES:
-        given = getattr(gate, name)
-        if given is None:
+        allowed = getattr(gate, name)
+        if allowed is None:
             continue
         words = "falls" if measure.better == "higher" else "gets worse"
-        demand = f"{words} by at most {_number(given)}" + (" of the baseline" if "relative" in name else "")
+        demand = f"{words} by at most {_number(allowed)}" + (" of the baseline" if "relative" in name else "")
         if observed is None or worst is None:
             reason = "no case has an answer in both runs"
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", reason, change=True)
             continue
-        # Each by its own base: at the worst the baseline has its missing answers as its best ones.
+        # Each has its own base: at the worst, the baseline's missing answers are its best ones.
         margins = [margin_of(gate, name, each.estimate.base) for each in (observed, worst)]
-        seen = observed.estimate
+        change = observed.estimate
         check = Check(
             gate.metric,
             demand,
             gate.tier,
             _dropped(observed, margins[0], errors.no_go),
-            f"changed by {changed(seen.delta, measure)}, {_between(errors)} {changed(seen.low, measure)} and "
-            f"{changed(seen.high, measure)} for these cases ({shown(seen.base, measure)} to "
-            f"{shown(seen.cand, measure)}, {seen.cases} cases"
+            f"changed by {changed(change.delta, measure)}, {_between(errors)} {changed(change.low, measure)} and "
+            f"{changed(change.high, measure)} for these cases ({shown(change.base, measure)} to "
+            f"{shown(change.cand, measure)}, {change.cases} cases"
             + (f"; {measure.reading})" if measure.reading else ")")
             + _as_judged(observed),
-            seen.delta,
-            seen.low,
-            seen.high,
-            seen.p_worse,
+            change.delta,
+            change.low,
+            change.high,
+            change.p_worse,
             p_margin=observed.p_margin(margins[0]),
-            evidence=seen.answers,
+            evidence=change.answers,
             change=True,
         )
         yield agreed(check, _dropped(worst, margins[1], errors.no_go))
 
 
-def _as_judged(found: _AnyChange) -> str:
-    if not isinstance(found, CorrectedChange):
+def _as_judged(change: _AnyChange) -> str:
+    if not isinstance(change, CorrectedChange):
         return ""
-    raw = found.raw.estimate
+    raw = change.raw.estimate
     return (
         f"; that is as people would see it, by their labels; as judged between {signed(raw.low)} and {signed(raw.high)}"
     )
@@ -196,22 +196,22 @@ def _as_judged(found: _AnyChange) -> str:
 
 def margin_of(gate: Gate, name: str, base: float) -> float:
     """How far a number may fall behind ``base`` by the bound called ``name``, in the measure's unit."""
-    given = float(getattr(gate, name))
-    # A share of its size: a number below 0 can fall, too.
-    return given * abs(base) if "relative" in name else given
+    bound = float(getattr(gate, name))
+    # Take the base's absolute value: a number below 0 can fall, too.
+    return bound * abs(base) if "relative" in name else bound
 
 
-def _dropped(found: _AnyChange, margin: float, alpha: float) -> Decided:
-    # GATE 6: GO first, so that a fall that is sure, and smaller than allowed, stops nothing.
-    if found.estimate.low > -margin:
+def _dropped(change: _AnyChange, margin: float, alpha: float) -> Decided:
+    # GATE 6: test GO first, so that a sure fall that is smaller than allowed stops nothing.
+    if change.estimate.low > -margin:
         return "GO"
-    if found.p_margin(margin) <= alpha:
+    if change.p_margin(margin) <= alpha:
         return "NO-GO"
-    return "SUSPECT" if found.estimate.p_worse <= alpha else "INCONCLUSIVE"
+    return "SUSPECT" if change.estimate.p_worse <= alpha else "INCONCLUSIVE"
 
 
 def _equal(gate: Gate, value: float | None, evidence: int) -> Check:
-    # Equality asks for the very value: chance has no part in a number that is demanded exactly.
+    # Chance has no part in a number that the policy demands exactly.
     kept = same(value, gate.equals)
     return Check(
         gate.metric,
@@ -232,15 +232,15 @@ def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-# What a gate will be able to tell, before anything is paid: simulated from a baseline, or from a plan alone.
+# What a gate will be able to tell, before any call is paid: simulated from a baseline, or from a plan alone.
 
 DECISIONS: tuple[Decided, ...] = ("GO", "SUSPECT", "INCONCLUSIVE", "NO-GO")
 _DROPS = (0.0, 0.05, 0.1, 0.2)
 """Shares of the scale by which the mean over cases may have fallen, a little in every case."""
 _MARGINS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-"""The same where a fall is allowed, in so many times what is allowed."""
+"""The same for a demand that allows a fall, as multiples of the allowed one."""
 _VARIETY = 2.0
-"""Cases differ in their pass rates as Beta with so many pseudo-counts does: what a baseline's answers are added to."""
+"""The pseudo-counts of the Beta distribution of pass rates over cases, to which a baseline's answers are added."""
 _WANTED = 0.8
 _MOST_REPEATS = 10_000
 _TRIES = 8
@@ -252,10 +252,10 @@ Decide = Callable[[Pairs], Decided]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A candidate that nobody has run: ``repeats`` answers to each of ``cases`` cases.
+    """A candidate before its run: ``repeats`` answers to each of ``cases`` cases.
 
-    ``base`` has the baseline's answers by case; without one, a baseline with as many repeats is drawn, too, from cases
-    whose pass rates lie around ``rate``.
+    ``base`` has the baseline's answers by case. Without one, the simulation draws a baseline with as many repeats, from
+    cases with pass rates around ``rate``.
     """
 
     cases: int
@@ -265,10 +265,10 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Chance(msgspec.Struct, frozen=True):
-    """How often a demand is decided how, if the mean over cases fell by ``drop``, a share of the scale.
+    """How often a demand gets which decision, if the mean over cases fell by ``drop``, a share of the scale.
 
-    ``repeats`` give 80 % for the decision ``wanted``: GO without a change, NO-GO beyond what is allowed. None where no
-    number does, or none is wanted.
+    ``repeats`` give 80 % for the decision ``wanted``: GO without a change, NO-GO beyond the allowed fall. None if no
+    number of repeats does, or no decision is wanted.
     """
 
     drop: float
@@ -293,12 +293,12 @@ class Power(msgspec.Struct, frozen=True):
 
 
 def powers(gate: Gate, measure: Measure, plan: Plan, errors: Errors = SINGLE, seed: int = 1) -> Iterator[Power]:
-    """The power of each demand of ``gate`` that is decided by chance; the same for the same ``seed``.
+    """The power of each demand of ``gate`` that chance can change; the same for the same ``seed``.
 
-    Raises ValueError for scores without a baseline of two repeats, whose spread within a case nobody knows.
+    Raises ValueError for scores without a baseline of two repeats: their spread within a case is unknown.
     """
     if measure.kind == "score" and (plan.base is None or plan.base.answers.min() < 2):
-        raise ValueError("how scores vary within a case is told by a baseline with two repeats or more of each")
+        raise ValueError("scores need a baseline with at least two repeats of each case, to show how they vary")
     for demand, margin, decide in _demands(gate, measure, plan, errors):
         simulated = _Simulation(plan, measure, decide, seed)
         drops = _DROPS if margin is None else [times * margin / measure.width for times in _MARGINS]
@@ -317,7 +317,7 @@ def _chance(simulated: _Simulation, repeats: int, drop: float, allowed: float) -
 
 
 def _demands(gate: Gate, measure: Measure, plan: Plan, errors: Errors) -> Iterator[tuple[str, float | None, Decide]]:
-    """Each demand in words, the fall that it allows in the measure's unit, and how it is decided."""
+    """Each demand in words, the fall that it allows in the measure's unit, and the function that decides it."""
     for bound, least in ((gate.min, True), (gate.max, False)):
         if bound is not None:
             yield f"at {'least' if least else 'most'} {bound:.4g}", None, partial(_bound, measure, bound, errors, least)
@@ -349,14 +349,14 @@ def _drop(gate: Gate, name: str, measure: Measure, errors: Errors, pairs: Pairs)
 def dropped(
     pairs: Pairs, measure: Measure, margin: float, errors: Errors = SINGLE, p_worse: float | None = None
 ) -> Decided:
-    """As a gate decides a fall of ``margin`` at most, without what an estimate has besides: for many thousand draws.
+    """The gate's decision on a fall of at most ``margin``, without a full estimate: fast enough for many draws.
 
-    ``p_worse`` is that of these pairs, where it is known already.
+    ``p_worse`` is the p-value of these pairs, if the caller knows it already.
     """
     change, _ = change_in(pairs, measure)
     if change.interval(errors.go)[0] > -margin:
         return "GO"
-    # The p-value of the margin is at most alpha where this interval lies below it.
+    # The p-value of the margin is at most alpha if this interval lies below it.
     if change.interval(errors.no_go)[1] < -margin:
         return "NO-GO"
     surprise = p_values(pairs, measure, change)[0] if p_worse is None else p_worse
@@ -367,8 +367,8 @@ def _each(demand: CaseDemand, measure: Measure, alpha: float, pairs: Pairs) -> D
     side = pairs.cand
     passed = side.total if measure.better == "higher" else side.answers - side.total
     counts = enumerate(zip(passed.tolist(), side.answers.tolist(), strict=True))
-    found, _ = by_case(demand, [CasePasses(str(at), round(m), n) for at, (m, n) in counts], errors=Errors(alpha))
-    decided = set(found.values())
+    verdicts, _ = by_case(demand, [CasePasses(str(at), round(m), n) for at, (m, n) in counts], errors=Errors(alpha))
+    decided = set(verdicts.values())
     return "NO-GO" if "NO-GO" in decided else "INCONCLUSIVE" if "INCONCLUSIVE" in decided else "GO"
 
 
@@ -382,15 +382,15 @@ class _Simulation:
         self._seed = seed
 
     def shares(self, repeats: int, drop: float, part: float = 1.0) -> dict[Decided, float]:
-        """How often it is decided how, where the mean fell by ``drop``; ``part`` of the draws will do."""
+        """How often it gets which decision if the mean fell by ``drop``; ``part`` is the share of draws to make."""
         import numpy as np
 
-        # A source for each question: an answer does not depend on which others were asked for before.
+        # Seed each question by itself, so that a result does not depend on earlier questions.
         rng = np.random.default_rng([self._seed, repeats, round(drop * 1e6)])
-        # Bounded by the cases drawn in all, so that a plan of many cases does not take many times as long.
+        # Make fewer draws of a plan with many cases, so that it does not take many times as long.
         draws = round(part * max(_LEAST, min(_MOST, _ANSWERS // self._plan.cases)))
-        found = [self._decide(self._pairs(rng, repeats, drop)) for _ in range(draws)]
-        return {each: found.count(each) / draws for each in DECISIONS}
+        decisions = [self._decide(self._pairs(rng, repeats, drop)) for _ in range(draws)]
+        return {each: decisions.count(each) / draws for each in DECISIONS}
 
     def repeats(self, wanted: Decided, drop: float, share: float) -> int | None:
         """About how many repeats give ``wanted`` in 80 %, from the ``share`` that the plan's own give."""
@@ -408,7 +408,7 @@ class _Simulation:
             if following > _MOST_REPEATS or following in known:
                 break
             at = following
-            # Fewer draws will do: what is looked for is told as "about so many".
+            # Fewer draws are enough for "about so many".
             known[at] = self.shares(at, drop, 0.4)[wanted]
         return enough
 
@@ -428,11 +428,11 @@ class _Simulation:
 
         rng = np.random.default_rng([self._seed, 0])
         drawn = (self._pairs(rng, self._plan.repeats, 0.0) for _ in range(_TYPICAL))
-        found = [change_in(pairs, self._measure)[0].detectable(alpha) for pairs in drawn]
-        return float(np.median(found)) / self._measure.width
+        smallest = [change_in(pairs, self._measure)[0].detectable(alpha) for pairs in drawn]
+        return float(np.median(smallest)) / self._measure.width
 
     def _pairs(self, rng: Generator, repeats: int, drop: float) -> Pairs:
-        """A baseline (drawn, or as it is) and a candidate whose mean fell by ``drop``."""
+        """The baseline (the plan's, or a drawn one) and a candidate whose mean fell by ``drop``."""
         base = self._plan.base
         if self._measure.kind == "score":
             assert base is not None
@@ -447,20 +447,20 @@ class _Simulation:
                 good = _likely(rng, base, turned)
             lower = _lowered(good, drop)
             cand = _passes(rng, 1 - lower if turned else lower, repeats)
-        # Without names: what decides here goes by the numbers alone.
+        # Leave out names: only numbers decide here.
         return Pairs([""] * len(cand.answers), base, cand, [], [], 0)
 
 
 def _likely(rng: Generator, base: Side, turned: bool) -> NDArray[float64]:
-    """Rates that cases with these answers may have: a draw from their posterior, around the mean over cases."""
+    """A draw of the cases' pass rates from their posterior, around the mean over cases."""
     good = base.answers - base.total if turned else base.total
-    # Half a pass and half a failure more (Jeffreys): a baseline without any failure does not rule them out.
+    # Add half a pass and half a failure (Jeffreys): a baseline without failures does not rule them out.
     mean = (float(good.sum()) + 0.5) / (float(base.answers.sum()) + 1)
     return rng.beta(good + _VARIETY * mean, base.answers - good + _VARIETY * (1 - mean))
 
 
 def _lowered(rates: NDArray[float64], drop: float) -> NDArray[float64]:
-    """The mean falls by ``drop``, each case in proportion to what it can lose."""
+    """The rates with a mean that is lower by ``drop``; each case loses in proportion to its rate."""
     mean = float(rates.mean())
     return rates * max(0.0, 1 - drop / mean) if mean > 0 else rates
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.comparison import fisher
-from evalq.evalcore.compare.decision import Check, Decided, Quarantined, hold_back
+from evalq.evalcore.compare.decision import Check, Decided, Quarantined, keep_from_go
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.pairs import Side, permutation_p
 from evalq.evalcore.compare.policy import CaseDemand, Gate, Policy, Quarantine
@@ -25,6 +25,7 @@ from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.mode_share import holm, rejected
 from evalq.evalcore.statistics.rates import exact_interval, pass_at_k, pass_hat_k
 from evalq.evalcore.statistics.sequences import surely_above, surely_below
+from evalq.evalcore.views.markdown import plural
 
 _SHOWN = 20
 _MOST = 10_000
@@ -52,10 +53,7 @@ def rows_of(run: CaseSummary, measure: Measure) -> list[CasePasses]:
 
 @lru_cache(maxsize=65536)
 def estimate(demand: CaseDemand, passed: int, answers: int) -> float | None:
-    """The unbiased estimate of the number that is demanded; None for fewer answers than it is taken over.
-
-    That of a share of passes is the share itself.
-    """
+    """The unbiased estimate of the demanded number (for a share, the share itself); None for fewer than k answers."""
     estimated = pass_at_k if demand.number == "pass@" else pass_hat_k
     return estimated(passed, answers, demand.k)
 
@@ -72,18 +70,18 @@ def _reached(demand: CaseDemand, p: float) -> float:
 
 
 def provable(demand: CaseDemand, alpha: float = ALPHA) -> int | None:
-    """How many answers prove it where all of them pass; None where no number does."""
-    # Less a trifle: where the quotient is whole, rounding must not ask for one answer more.
+    """How many answers prove the demand if all of them pass; None if no number does."""
+    # The small number keeps rounding from asking for one answer more if the quotient is whole.
     return math.ceil(math.log(alpha) / math.log(demand.share) - 1e-9) if demand.share < 1.0 else None
 
 
 def enough_for(demand: CaseDemand, rate: float, cases: int, power: float = 0.8) -> int | None:
-    """About how many answers prove it of all ``cases`` with a chance of ``power``, if each passes at ``rate``.
+    """About how many answers prove the demand for all ``cases`` with a chance of ``power``, if each passes at ``rate``.
 
-    None where that is no more than the demand itself, or takes more than `_MOST`.
+    None if ``rate`` is no higher than the demand, or if it takes more than `_MOST` answers.
     """
     least = max(demand.k, provable(demand) or _MOST + 1)
-    # No number of answers proves more than is true.
+    # No number of answers proves a demand that the case does not meet.
     if rate <= demand.share or least > _MOST:
         return None
     answers = least
@@ -104,21 +102,19 @@ def _all_proved(demand: CaseDemand, rate: float, cases: int, answers: int) -> fl
 def by_case(
     demand: CaseDemand, rows: Sequence[CasePasses], *, minimum: int = 1, errors: Errors = SINGLE
 ) -> tuple[dict[str, Decided], float]:
-    """Each case by itself, those that fail first, the most surprising of them before the others; and how surprising
-    the first is, among all of them.
+    """The verdict on each case, failing cases first, by p-value; and the smallest p-value, adjusted for all cases.
 
-    GO needs a case's lower bound at the demand. For NO-GO the cases' surprises count by Holm's procedure. A case with
-    fewer than ``minimum`` answers, or than the demand is taken over, is undecided, and so is one whose missing answers
-    could change what it is.
+    GO needs a case's lower bound at the demand. NO-GO uses Holm's procedure over the cases. A case is undecided if it
+    has fewer than ``minimum`` answers, fewer than the demand's k, or missing answers that could change its verdict.
     """
     least = max(minimum, demand.k)
-    found, surprise = _decided(demand, [(row.case, row.passed, row.answers) for row in rows], least, errors)
+    verdicts, surprise = _decided(demand, [(row.case, row.passed, row.answers) for row in rows], least, errors)
     if any(row.missing for row in rows):
-        # What is missing might have failed: a decision stands only where it would, had all of it failed.
+        # Missing answers might have failed: keep a verdict only if it stays the same when all of them fail.
         filled = [(row.case, row.passed, row.answers + row.missing) for row in rows]
         worst, _ = _decided(demand, filled, least, errors)
-        found = {case: each if each == worst[case] else "INCONCLUSIVE" for case, each in found.items()}
-    return found, surprise
+        verdicts = {case: each if each == worst[case] else "INCONCLUSIVE" for case, each in verdicts.items()}
+    return verdicts, surprise
 
 
 def _decided(
@@ -127,12 +123,12 @@ def _decided(
     enough = [row for row in rows if row[2] >= least]
     surprises = sorted((_below(m, n, demand.share), case) for case, m, n in enough)
     failing = surprises[: rejected([p for p, _ in surprises], errors.no_go)]
-    found: dict[str, Decided] = {case: "NO-GO" for _, case in failing}
-    # Each by itself: all cases have to be proved for GO, so several of them give chance no further turn.
+    verdicts: dict[str, Decided] = {case: "NO-GO" for _, case in failing}
+    # No correction here: GO needs a proof for every case, so more cases do not make a false GO more likely.
     proved = {case for case, m, n in enough if _above(m, n, demand.share) <= errors.go}
     for case, _, _ in rows:
-        found.setdefault(case, "GO" if case in proved else "INCONCLUSIVE")
-    return found, min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
+        verdicts.setdefault(case, "GO" if case in proved else "INCONCLUSIVE")
+    return verdicts, min(1.0, surprises[0][0] * len(surprises)) if surprises else 1.0
 
 
 @lru_cache(maxsize=65536)
@@ -145,7 +141,7 @@ def _above(m: int, n: int, share: float) -> float:
     return at_least(m, n, share)
 
 
-def held_by_cases(
+def per_case_checks(
     gate: Gate,
     run: CaseSummary,
     measure: Measure,
@@ -153,9 +149,9 @@ def held_by_cases(
     minimum: int = 1,
     quarantined: frozenset[str] = frozenset(),
 ) -> Iterator[Check]:
-    """What ``per_case`` demands, a check each, of all cases but those that are ``quarantined``.
+    """A check for each demand of ``per_case``, over all cases that are not ``quarantined``.
 
-    Raises UsageError for scores, of which none passes.
+    Raises UsageError for scores, which do not pass or fail.
     """
     if gate.per_case is None:
         return
@@ -163,10 +159,10 @@ def held_by_cases(
         raise UsageError(f"{gate.metric}: per_case is about passes, and this is a score")
     rows = [row for row in rows_of(run, measure) if row.case not in quarantined]
     for demand in gate.per_case.demands:
-        found, surprise = by_case(demand, rows, minimum=minimum, errors=errors)
-        failing = [case for case, each in found.items() if each == "NO-GO"]
-        open_ = [case for case, each in found.items() if each == "INCONCLUSIVE"]
-        decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not found else "GO"
+        verdicts, surprise = by_case(demand, rows, minimum=minimum, errors=errors)
+        failing = [case for case, each in verdicts.items() if each == "NO-GO"]
+        open_ = [case for case, each in verdicts.items() if each == "INCONCLUSIVE"]
+        decided: Decided = "NO-GO" if failing else "INCONCLUSIVE" if open_ or not verdicts else "GO"
         reason = "; ".join(_reasons(demand, rows, len(failing), set(open_), minimum))
         reason += f"; {len(quarantined)} more in quarantine" if quarantined else ""
         cases = tuple((failing or open_)[:_SHOWN])
@@ -186,8 +182,8 @@ def held_by_cases(
 def _reasons(
     demand: CaseDemand, rows: Sequence[CasePasses], failing: int, undecided: set[str], minimum: int
 ) -> Iterator[str]:
-    told = f"{failing} of {len(rows)} case(s) fail it, {len(undecided)} are undecided"
-    yield told if rows else "no case is there to be held to it"
+    counts = f"{failing} of {plural(len(rows), 'case')} failing, {len(undecided)} undecided"
+    yield counts if rows else "there is no case to check"
     estimates = [(each, row) for row in rows if (each := estimate(demand, row.passed, row.answers)) is not None]
     if estimates:
         lowest, row = min(estimates)
@@ -201,7 +197,7 @@ def _reasons(
     least = max(demand.k, minimum)
     few = sum(row.answers < least for row in rows)
     if few:
-        yield f"{few} case(s) have fewer than the {least} answers that it takes"
+        yield f"{plural(few, 'case')} with fewer than the {least} answers that it takes"
     needed = provable(demand)
     if needed is None and undecided:
         yield "no number of passes proves it"
@@ -210,25 +206,25 @@ def _reasons(
 
 
 def enough_repeats(check: Check, run: CaseSummary, measure: Measure, minimum: int) -> Check:
-    """The check, held back from GO where a case that was answered has fewer than ``minimum`` answers."""
-    # A case without any answer is missing, which is held against a run elsewhere.
+    """The check, kept from GO if a case with answers has fewer than ``minimum`` of them."""
+    # A case without any answer is missing: `missing_checks` counts it.
     counts = [count for count in run.columns[measure.name].count if count]
     few = sum(count < minimum for count in counts)
     if not few:
         return check
-    return hold_back(
-        check, f"{few} of {len(counts)} case(s) have fewer answers than the {minimum} that the policy wants"
+    return keep_from_go(
+        check, f"{few} of {plural(len(counts), 'case')} with fewer answers than the {minimum} that the policy wants"
     )
 
 
-# Answers that a candidate lacks, by cause: what the machinery lost, and what the agent gave nothing usable for.
+# Missing answers by cause: those that the machinery lost, and those that the agent made unusable.
 
 _OWN = frozenset({"bad_output", "refused"})
-"""Kinds of failure that are the agent's own doing: it answered, and nobody can use the answer."""
+"""Kinds of failure that the agent caused: it answered, and nobody can use the answer."""
 
 
 class Causes(msgspec.Struct, frozen=True):
-    """Why outputs are no answers, {case: how many}: ``lost`` on the way, or unusable by the agent's ``own`` doing."""
+    """{case: failed outputs} by cause: those that were ``lost`` on the way, and the agent's ``own`` failures."""
 
     lost: dict[str, int] = {}
     own: dict[str, int] = {}
@@ -248,20 +244,20 @@ _decode = msgspec.json.Decoder(_LossLine).decode
 
 
 def causes_in(outputs: Path) -> Causes:
-    """Those of live answers that are none. Raises WireError for a damaged line."""
-    found = Causes()
+    """The causes of failed outputs in a file of live ones. Raises WireError for a damaged line."""
+    causes = Causes()
     with open_input(outputs) as lines:
         for number, data in enumerate(lines, start=1):
             try:
-                _count(_decode(data), found)
+                _count(_decode(data), causes)
             except msgspec.DecodeError as error:
                 raise WireError(f"{outputs}:{number}: not a recorded output: {error}") from error
-    return found
+    return causes
 
 
 def count_recorded(data: bytes, causes: Causes) -> None:
-    """Count a line of recorded outputs, where it says by its attempts why it is no answer."""
-    # Without attempts nobody lost it on the way: who recorded it has no answer to show.
+    """Count a line of recorded outputs if its attempts say why it failed."""
+    # Without attempts no call lost it on the way: the recording itself has no answer.
     if b'"attempts"' not in data or b'"error"' not in data:
         return
     with contextlib.suppress(msgspec.DecodeError):
@@ -272,36 +268,36 @@ def count_recorded(data: bytes, causes: Causes) -> None:
 def _count(line: _LossLine, causes: Causes) -> None:
     if not line.error or not line.case:
         return
-    # By its last attempt, which is why there is no answer.
+    # The last attempt is why there is no answer.
     own = bool(line.attempts) and line.attempts[-1].kind in _OWN  # type: ignore[index]  # there are some
-    held = causes.own if own else causes.lost
-    held[line.case] = held.get(line.case, 0) + 1
+    counts = causes.own if own else causes.lost
+    counts[line.case] = counts.get(line.case, 0) + 1
 
 
 def unusable_of(cases: CaseSummary, causes: Causes) -> dict[str, int]:
-    """{case: how many of its missing answers came, and nobody could use them}, by what is known of their ``causes``.
+    """{case: how many of its missing answers arrived, but were unusable}, by the known ``causes``.
 
-    What nobody lost on the way came. Where judges decide it may be their reply that is missing: there only what the
-    agent is known to have made unusable is its own.
+    An answer that was not lost on the way arrived. If judges decide, the judge's reply may be what is missing: then
+    count only failures that the agent surely caused.
     """
-    found = {}
+    unusable = {}
     for case, missing in zip(cases.ids, cases.missing, strict=True):
         lost = causes.lost.get(case, 0)
         own = causes.own.get(case, 0) if cases.judged is not None else missing - lost
         if (own := min(own, missing)) > 0:
-            found[case] = own
-    return found
+            unusable[case] = own
+    return unusable
 
 
 class _Slots(NamedTuple):
-    """Answers of a case that should be there, and how many of them are not, on one side."""
+    """The answers of a case that one side should have, and how many of them are missing."""
 
     planned: int
     missing: int
 
 
 class _Lacking(NamedTuple):
-    """The cases of a cause: their ids, and the slots of either side."""
+    """The cases of one cause, with the slots of either side; ``alone`` have no answer of the candidate at all."""
 
     ids: list[str]
     base: list[_Slots]
@@ -310,28 +306,28 @@ class _Lacking(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """How many more the candidate lacks than it would at the baseline's rate."""
+        """How many more answers the candidate lacks than it would at the baseline's rate."""
         planned, lacking = (sum(each[at] for each in self.base) for at in (0, 1))
         share = sum(each.planned for each in self.cand) / planned if planned else 0.0
         return sum(each.missing for each in self.cand) - lacking * share
 
     def p_more(self) -> float:
-        """The p-value of so many, if either side lost as often as the other: exact, within cases."""
+        """The exact p-value, within cases, of so many missing answers if both sides lose equally often."""
         return permutation_p(_side(self.base), _side(self.cand))[0]
 
 
 def missing_checks(policy: Policy, run: RunCases, partner: RunCases, errors: Errors) -> Iterator[Check]:
-    """What the candidate lacks of the cases of ``partner``, a check for each cause that has more than is allowed.
+    """A check for each cause of which the candidate lacks more answers than allowed, over the cases of ``partner``.
 
-    NO-GO where an exact test shows more than in the baseline. Else answers that the server, the network or a worker
-    lost are INCONCLUSIVE, and unusable ones are left to the demands: these count them as the worst.
+    NO-GO if an exact test shows more losses than in the baseline. Otherwise answers that the server, the network or a
+    worker lost are INCONCLUSIVE. Unusable answers are left to the demands, which count them as the worst.
     """
-    # GATE, The question: by cause, all cases together. Case by case, 4 lost here and 3 there would be called 3.
+    # GATE, The question: add up all cases of a cause. Case by case, 4 losses here and 3 there would count as 3.
     for own in (False, True):
-        found = _lacking(run, partner, own=own)
-        if found.excess <= policy.missing + 1e-9:
+        lacking = _lacking(run, partner, own=own)
+        if lacking.excess <= policy.missing + 1e-9:
             continue
-        p = found.p_more()
+        p = lacking.p_more()
         decided: Decided = "NO-GO" if p <= errors.no_go else "INCONCLUSIVE"
         if own and decided != "NO-GO":
             continue
@@ -340,38 +336,39 @@ def missing_checks(policy: Policy, run: RunCases, partner: RunCases, errors: Err
             f"at most {policy.missing} answers missing",
             "critical",
             decided,
-            _reason(found, policy.missing, own=own, blamed=decided == "NO-GO"),
-            value=sum(each.missing for each in found.cand),
-            cases=tuple(found.alone[:_SHOWN]),
+            _reason(lacking, policy.missing, own=own, blamed=decided == "NO-GO"),
+            value=sum(each.missing for each in lacking.cand),
+            cases=tuple(lacking.alone[:_SHOWN]),
             p_margin=p,
-            evidence=sum(each.planned for each in found.cand),
+            evidence=sum(each.planned for each in lacking.cand),
             change=True,
         )
 
 
 def incomplete(run: RunCases) -> bool:
-    """Whether live calls of a run, or records of it, ended without anything that says why."""
+    """Whether calls or records of a run ended without a result that says why."""
     return bool(run.records.get("dead")) or bool(run.target and run.cases.unrecorded)
 
 
-def _reason(found: _Lacking, allowed: int, *, own: bool, blamed: bool) -> str:
+def _reason(lacking: _Lacking, allowed: int, *, own: bool, blamed: bool) -> str:
     (lost, of), (before, of_before) = (
-        (sum(each.missing for each in side), sum(each.planned for each in side)) for side in (found.cand, found.base)
+        (sum(each.missing for each in side), sum(each.planned for each in side))
+        for side in (lacking.cand, lacking.base)
     )
     what = "The candidate gave no usable answer for" if own else "The server, the network or a worker lost"
-    alone = f"; {len(found.alone)} case(s) without any answer" if found.alone else ""
+    alone = f"; {plural(len(lacking.alone), 'case')} without any answer" if lacking.alone else ""
     counts = f"{what} {lost:,} of {of:,} answers ({before:,} of {of_before:,} in the baseline{alone})"
     if blamed:
         return f"{counts}: more than in the baseline beyond chance"
-    more = max(allowed + 1, round(found.excess + 0.499999))
+    more = max(allowed + 1, round(lacking.excess + 0.499999))
     return f"{counts}: too few to blame the candidate. Run again, or allow losses with `missing: {more}`"
 
 
 def _lacking(run: RunCases, partner: RunCases, *, own: bool) -> _Lacking:
-    # Of recorded outputs nobody lost any on the way: the agent, or its owner, did not give them.
+    # No call loses recorded outputs on the way: the agent, or its owner, did not give them.
     recorded = not run.target and run.usage is None
     ours, theirs = _table(partner.cases), _table(run.cases)
-    found = _Lacking([], [], [], [])
+    lacking = _Lacking([], [], [], [])
     for case, (count, lost, unusable) in ours.items():
         if not count and not lost and not unusable:
             continue
@@ -379,26 +376,26 @@ def _lacking(run: RunCases, partner: RunCases, *, own: bool) -> _Lacking:
         if not answered and not lost_now and not unusable_now:
             lost_now, unusable_now = (0, count) if recorded else (count, 0)
         pair = (unusable, unusable_now) if own else (lost, lost_now)
-        # Of the other cause nothing is known here: neither lost nor there.
+        # Leave out answers with the other cause: here they count neither as lost nor as there.
         before = count + pair[0]
         now = answered + pair[1]
         if before and now:
-            found.ids.append(case)
-            found.base.append(_Slots(before, pair[0]))
-            found.cand.append(_Slots(now, pair[1]))
+            lacking.ids.append(case)
+            lacking.base.append(_Slots(before, pair[0]))
+            lacking.cand.append(_Slots(now, pair[1]))
             if not answered and pair[1]:
-                found.alone.append(case)
-    return found
+                lacking.alone.append(case)
+    return lacking
 
 
 def _table(cases: CaseSummary) -> dict[str, tuple[int, int, int]]:
     """{case: (answered, lost, unusable)}, answered by the measure with the most values."""
     columns = [column.count for column in cases.columns.values()]
-    found = {}
+    table = {}
     for at, (case, missing) in enumerate(zip(cases.ids, cases.missing, strict=True)):
         unusable = min(missing, cases.unusable.get(case, 0))
-        found[case] = max((each[at] for each in columns), default=0), missing - unusable, unusable
-    return found
+        table[case] = max((each[at] for each in columns), default=0), missing - unusable, unusable
+    return table
 
 
 def _side(slots: list[_Slots]) -> Side:
@@ -409,18 +406,18 @@ def _side(slots: list[_Slots]) -> Side:
     return Side(planned, there, there)
 
 
-# Which cases are flaky by their history, and which of those a policy has in quarantine.
+# Flaky cases by their history, and the quarantine of a policy.
 
 STEADY = 0.95
-"""A case whose commoner result has a larger share than this is stable, one in which it has a smaller one flaky."""
+"""A case is stable if its commoner result has a larger share than this, and flaky if it has a smaller one."""
 
 Flakiness = Literal["flaky", "stable", "unknown"]
 
 
 class CaseHistory(NamedTuple):
-    """What is known of cases from before: {case: (passes, answers)} over so many ``runs`` of one target.
+    """{case: (passes, answers)} over so many earlier ``runs`` of one target.
 
-    ``stopped`` are those that any of these runs asked no more once they were decided.
+    ``stopped`` are the cases that any of these runs stopped calling once they were decided.
     """
 
     cases: dict[str, tuple[int, int]]
@@ -430,11 +427,12 @@ class CaseHistory(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def flakiness(passed: int, answers: int) -> Flakiness:
-    """Whether a case sometimes passes and sometimes fails, by a confidence sequence for the share of its commoner
-    result: it may be looked at after every run, and the chance of ever being wrong is .025 on either side.
+    """Whether a case sometimes passes and sometimes fails, by a confidence sequence for its commoner result's share.
+
+    So evalq may check after every run, and the chance of ever being wrong is .025 on either side.
     """
+    # Use the commoner result: a case that always fails is stable.
     most = max(passed, answers - passed)
-    # By the commoner result: a case that always fails is stable.
     if answers and surely_below(most, answers, STEADY):
         return "flaky"
     return "stable" if answers and surely_above(most, answers, STEADY) else "unknown"
@@ -443,18 +441,18 @@ def flakiness(passed: int, answers: int) -> Flakiness:
 def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases] = ()) -> CaseHistory:
     """The history of a run's cases: its baseline's answers, and those of all runs of the baseline's target.
 
-    That is the target by the digest of its settings, which recorded outputs do not have: of those the baseline alone
-    counts. Without a baseline it is the target of ``run`` itself. Runs by other parameters ask something else, and
-    answers that several runs share, since they came from a cache, count once.
+    A target is known by the digest of its settings. Recorded outputs have none, so for them only the baseline counts.
+    Without a baseline it is the target of ``run``. Runs with other parameters do not count. Answers that several runs
+    share count once.
     """
     counted: list[RunCases] = []
     config = _config(partner or run)
-    # What was approved counts by whatever target; later runs only where its settings are known to be the same.
-    if partner is not None and _of_one_kind(partner, run):
+    # The baseline counts with any target; later runs count only if their target's settings are known to be the same.
+    if partner is not None and _same_rules(partner, run):
         counted.append(partner)
     for each in history:
         if (
-            _of_one_kind(each, run)
+            _same_rules(each, run)
             and config
             and _config(each) == config
             and not any(has_common_answers(each, one) for one in (run, *counted))
@@ -469,8 +467,7 @@ def past_of(run: RunCases, partner: RunCases | None, history: Sequence[RunCases]
     return CaseHistory(cases, len(counted), frozenset(case for each in counted for case in each.cases.stopped))
 
 
-def _of_one_kind(run: RunCases, other: RunCases) -> bool:
-    """Whether the same is asked and judged by both."""
+def _same_rules(run: RunCases, other: RunCases) -> bool:
     facts = ((each.evaluator, each.version, each.specification) for each in (run, other))
     return next(facts) == next(facts)
 
@@ -480,7 +477,7 @@ def _config(run: RunCases) -> str:
 
 
 def flaky_cases(past: CaseHistory) -> list[str]:
-    """Those of them that are flaky, by their names."""
+    """The ids of the flaky cases, sorted."""
     return sorted(case for case, counts in past.cases.items() if flakiness(*counts) == "flaky")
 
 
@@ -489,8 +486,8 @@ def quarantine_entries(
 ) -> Iterator[Quarantined]:
     """Each entry of the policy's quarantine for each of ``runs`` that it means; ``today`` is an ISO day.
 
-    A case is set aside only while its history proves it flaky: one that always fails is no flaky one, and what nobody
-    has seen often enough may be either. Nor does quarantine excuse answers that are missing.
+    A case is quarantined only while its history proves it flaky. A case that always fails is not flaky, and a case with
+    few answers is unknown. Quarantine does not excuse missing answers.
     """
     if not policy.quarantine:
         return
@@ -500,19 +497,19 @@ def quarantine_entries(
         for run, measure in zip(runs, measures, strict=True)
     ]
     for entry in policy.quarantine:
-        meant = 0
+        known = False
         for run, rows, past in zip(runs, tables, pasts, strict=True):
             if entry.run in ("", run.called, run.evaluator) and (row := rows.get(entry.case)) is not None:
-                meant += 1
+                known = True
                 yield _entry(entry, run, row, past, today)
-        if not meant:
+        if not known:
             yield Quarantined(entry.run, entry.case, False, "no run has such a case", entry.reason, entry.until)
 
 
 def _entry(entry: Quarantine, run: RunCases, row: CasePasses, past: CaseHistory, today: str) -> Quarantined:
     passed, answers = past.cases.get(entry.case, (0, 0))
     state = flakiness(passed, answers)
-    why = f"{state}: {passed} of {answers} answers passed in {past.runs} earlier run(s) of one target"
+    why = f"{state}: {passed} of {answers} answers passed in {plural(past.runs, 'earlier run')} of one target"
     if not answers:
         why = "unknown: no earlier run of this target answered it"
     quarantined = state == "flaky"
@@ -535,18 +532,17 @@ def _entry(entry: Quarantine, run: RunCases, row: CasePasses, past: CaseHistory,
 
 
 def quarantined_in(run: RunCases, entries: Sequence[Quarantined]) -> frozenset[str]:
-    """The cases of a run that are set aside."""
+    """The quarantined cases of a run."""
     return frozenset(entry.case for entry in entries if entry.quarantined and entry.run == run.called)
 
 
 def regression_check(
     run: RunCases, entries: Sequence[Quarantined], alpha: float = ALPHA, stopped_before: frozenset[str] = frozenset()
 ) -> Iterator[Check]:
-    """Whether any case that is set aside passes less often than its history has it: that is no flakiness any more.
+    """NO-GO if a quarantined case passes less often than in its history, since that is more than flakiness.
 
-    By Fisher's exact test of each, one-sided, and Holm's procedure over them. The test is for numbers of answers that
-    do not go by what these are: of cases that were asked no more once they were decided, now or before, a fall is
-    INCONCLUSIVE.
+    By Fisher's exact test of each case, one-sided, and Holm's procedure over them. The test does not hold for cases
+    that stopped once they were decided, now or before: a fall of these is INCONCLUSIVE.
     """
     quarantined = [entry for entry in entries if entry.quarantined and entry.run == run.called]
     if not quarantined:
@@ -557,11 +553,12 @@ def regression_check(
     regressed, unsure = ([entry for p, entry in tested if p <= alpha] for tested in (firm, stopped))
     first = (*regressed, *unsure, *(entry for _, entry in (*firm, *stopped)))[0]
     reason = (
-        f"{len(regressed) + len(unsure)} of {len(quarantined)} case(s) in quarantine fell below their history; the "
-        f"most surprising passed {first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} before"
+        f"{len(regressed) + len(unsure)} of {plural(len(quarantined), 'case')} in quarantine fell below their history; "
+        f"the most surprising passed {first.passed} of {first.answers}, and {first.history[0]} of {first.history[1]} "
+        "before"
     )
     if unsure:
-        reason += f"; {len(unsure)} of those were asked no more once they were decided: for a gate sweep without --stop"
+        reason += f"; {len(unsure)} of those stopped once decided: for a gate, sweep without --stop"
     yield Check(
         f"{run.called}.quarantine",
         "no case in quarantine is seen to pass less often than before",
@@ -569,7 +566,7 @@ def regression_check(
         "NO-GO" if regressed else "INCONCLUSIVE" if unsure else "GO",
         reason,
         len(regressed) + len(unsure),
-        # The first one's, since the check as a whole is as surprising as its first case is among all.
+        # The smallest adjusted p-value is that of the whole check.
         p_margin=firm[0][0] if firm else None,
         cases=tuple(entry.case for entry in regressed + unsure),
         evidence=sum(entry.answers for entry in quarantined),
@@ -577,9 +574,9 @@ def regression_check(
 
 
 def _tested(entries: Sequence[Quarantined]) -> list[tuple[float, Quarantined]]:
-    """Each with the p-value of its fall, adjusted for all of them, the most surprising first."""
-    # The history is the base: few passes now, given all of them, are a fall.
+    """Each entry with the p-value of its fall, adjusted for all entries, smallest first."""
+    # The history is the base, so few passes now are a fall.
     tested = [(fisher(each.history[1], each.history[0], each.answers, each.passed)[0], each) for each in entries]
-    # By name where two surprise alike, so that the same runs are told alike.
+    # Sort equal p-values by name, so that the same runs always give the same output.
     tested.sort(key=lambda each: (each[0], each[1].case))
     return list(zip(holm([p for p, _ in tested]), (entry for _, entry in tested), strict=True))

@@ -1,4 +1,4 @@
-"""A finished run as one side of a comparison: its cases, what their answers add up to, and what they took."""
+"""A finished run as one side of a comparison: its cases, the sums over their answers, and their usage."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from evalq.evalcore.statistics.quantiles import Quantiles
 
 _FLUSHED = 1 << 14
 _SEEN = 0
-"""The place of how many answers came; behind it count, sum, squares, and the same two of logarithms."""
+"""The index of the number of answers; then come count, sum, squares, and the sum and squares of logarithms."""
 _LEAST = 1e-9
-"""What is smaller counts as this where logarithms are taken: 0 has none."""
+"""The least value of which to take a logarithm, since 0 has none."""
 
 
 class Took(msgspec.Struct):
     """One number over a run's answers: ``sketch`` of all, and sums by case, in the order of ``ids``.
 
-    ``count`` answers of a case have it, and ``missing`` more have not. ``total`` and ``squares`` are sums of the number
-    and of its square, ``logs`` and ``log_squares`` those of its logarithm.
+    ``count`` answers of a case have the number, and ``missing`` more lack it. ``total`` and ``squares`` are sums of the
+    number and of its square, ``logs`` and ``log_squares`` those of its logarithm.
     """
 
     sketch: Quantiles = msgspec.field(default_factory=Quantiles)
@@ -42,7 +42,7 @@ class Took(msgspec.Struct):
 
     @property
     def lacking(self) -> int:
-        """How many answers do not have the number."""
+        """How many answers lack the number."""
         return sum(self.missing)
 
 
@@ -56,26 +56,23 @@ class Taking:
         self._sketches = [Quantiles() for _ in names]
 
     def add(self, case: str, values: Sequence[float | None]) -> None:
-        """Count an answer to ``case``: a value for each name, or None where it lacks it."""
+        """Count an answer to ``case``: a value for each name, or None for a missing one."""
         sums = self._cases.get(case)
         if sums is None:
             sums = self._cases[case] = [[0, 0, 0.0, 0.0, 0.0, 0.0] for _ in self._names]
-        for at, (own, value) in enumerate(zip(sums, values, strict=True)):
-            own[_SEEN] += 1
+        for at, (row, value) in enumerate(zip(sums, values, strict=True)):
+            row[_SEEN] += 1
             if value is None or not 0.0 <= value < math.inf:
                 continue
             log = math.log(max(value, _LEAST))
-            for place, more in enumerate((1, value, value * value, log, log * log), start=1):
-                own[place] += more
+            for index, more in enumerate((1, value, value * value, log, log * log), start=1):
+                row[index] += more
             self._values[at].append(value)
             if len(self._values[at]) >= _FLUSHED:
                 self._flush(at)
 
-    def found(self, missing: Mapping[str, int]) -> dict[str, Took]:
-        """What was added, by name, where ``missing`` has how many answers a case lacks besides.
-
-        Without a number that no answer has.
-        """
+    def by_name(self, missing: Mapping[str, int]) -> dict[str, Took]:
+        """The sums by name, without numbers that no answer has. ``missing`` says how many more answers a case lacks."""
         ids, made = sorted(self._cases.keys() | missing.keys()), {}
         nothing = [0, 0, 0.0, 0.0, 0.0, 0.0]
         for at, name in enumerate(self._names):
@@ -88,7 +85,7 @@ class Taking:
                 ids,
                 [int(row[1]) for row in rows],
                 [int(row[_SEEN] - row[1]) + missing.get(case, 0) for case, row in zip(ids, rows, strict=True)],
-                *([row[place] for row in rows] for place in range(2, 6)),
+                *([row[index] for row in rows] for index in range(2, 6)),
             )
         return made
 
@@ -100,14 +97,14 @@ class Taking:
 _SAMPLED_CASES, _SAMPLED_ANSWERS = 200, 8
 _WHOLE = (1 << 48) - 1
 _BLOCK = 1 << 12
-"""Repeats whose bits are kept in one number: so many take a few hundred bytes, wherever in a run they are."""
+"""How many repeats have their bits in one number, which so takes a few hundred bytes at most."""
 
 
 class CaseColumn(msgspec.Struct):
     """One measure over all cases, each list in the order of `CaseSummary.ids`.
 
-    ``count`` is how many answers have a value, ``total`` the sum of those, ``squares`` the sum of their squares. For
-    pass/fail both sums are the number of passes.
+    ``count`` is how many answers have a value, ``total`` the sum of the values, ``squares`` the sum of their squares.
+    For pass/fail both sums are the number of passes.
     """
 
     count: list[int] = []
@@ -116,9 +113,9 @@ class CaseColumn(msgspec.Struct):
 
 
 class Bag(msgspec.Struct, frozen=True, array_like=True):
-    """A case's answers in whichever order: a digest of the ``whole``, and the ``chance`` of the same ones again.
+    """A case's answers in any order: a digest of the ``whole``, and the ``chance`` that fresh answers are the same.
 
-    That is a bound for answers of any agent's own: it is the likelier the more they are alike.
+    The chance is an upper bound for any agent; it is larger if more of the answers are equal.
     """
 
     whole: int
@@ -126,20 +123,19 @@ class Bag(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CaseSummary(msgspec.Struct):
-    """All that `compare` needs of a run: cases sorted by id, with a column for each measure.
+    """The part of a run that `compare` needs: cases sorted by id, with a column for each measure.
 
-    ``missing`` counts the records of a case that have no answer (errors, dead ones, unanswered calls); ``unattributed``
-    those, answered or not, whose case nobody can tell. ``measures`` says what the columns are. ``labels`` counts a
-    case's answers by a digest of their label, where the evaluator gives one. ``collapsed`` and ``diverse`` are the
-    cases that the run itself decided, each by itself, and ``collapse_p`` has how surprising each case's answers are if
-    it is not collapsed; None where the evaluator does not say. ``stopped`` are those that got fewer answers than
-    planned since they were decided. ``judged`` says what rests on verdicts that may be wrong. ``unrecorded`` are cases
-    that should be there, and that no record is about.
+    ``missing`` counts a case's records without an answer (errors, dead ones, unanswered calls). ``unattributed`` counts
+    the records without a case, answered or not. ``measures`` describes the columns. ``labels`` counts a case's answers
+    by a digest of their label, if the evaluator gives labels. ``collapsed`` and ``diverse`` are the cases that the run
+    decided, each by itself. ``collapse_p`` has each case's p-value if it is not collapsed; None if the evaluator does
+    not give it. ``stopped`` cases got fewer answers than planned because they were decided. ``judged`` says which
+    numbers rest on judges. ``unrecorded`` cases should be there, but have no record.
 
-    ``specified`` has the digest of each case that the run asks, of its input and its checks, where the evaluator has a
-    list of them. ``unusable`` says how many of a case's missing answers came, and nobody could use them. ``answers``
-    has digests of the answers of some cases, by the number of the repeat: the same cases in every run that has them.
-    ``bags`` has all answers of these cases, without their order.
+    ``specified`` has the digest of the input and checks of each case that the run asks, if the evaluator lists cases.
+    ``unusable`` says how many of a case's missing answers arrived, but were unusable. ``answers`` has digests of the
+    answers of some cases, by repeat; every run samples the same cases. ``bags`` has all answers of these cases, without
+    their order.
     """
 
     measures: list[Measure]
@@ -161,58 +157,58 @@ class CaseSummary(msgspec.Struct):
 
 
 def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSummary:
-    """``cases`` with these ``ids`` and no others, in their order: each that it does not have lacks so many answers."""
-    place = {case: at for at, case in enumerate(cases.ids)}
-    found = [place.get(case) for case in ids]
+    """``cases`` with only these ``ids``, in their order; an id that is not there has ``lacking`` missing answers."""
+    index = {case: at for at, case in enumerate(cases.ids)}
+    indices = [index.get(case) for case in ids]
     return msgspec.structs.replace(
         cases,
         ids=list(ids),
-        missing=[lacking if at is None else cases.missing[at] for at in found],
+        missing=[lacking if at is None else cases.missing[at] for at in indices],
         columns={
             name: CaseColumn(
-                [0 if at is None else each.count[at] for at in found],
-                [0.0 if at is None else each.total[at] for at in found],
-                [0.0 if at is None else each.squares[at] for at in found],
+                [0 if at is None else each.count[at] for at in indices],
+                [0.0 if at is None else each.total[at] for at in indices],
+                [0.0 if at is None else each.squares[at] for at in indices],
             )
             for name, each in cases.columns.items()
         },
-        labels=[{} if at is None else cases.labels[at] for at in found] if cases.labels else [],
+        labels=[{} if at is None else cases.labels[at] for at in indices] if cases.labels else [],
         collapsed=sorted(set(cases.collapsed).intersection(ids)),
         specified={case: cases.specified[case] for case in ids if case in cases.specified},
         stopped=sorted(set(cases.stopped).intersection(ids)),
         diverse=sorted(set(cases.diverse).intersection(ids)),
         collapse_p=None
         if cases.collapse_p is None
-        else {k: p for k, p in cases.collapse_p.items() if k in place.keys() & set(ids)},
+        else {k: p for k, p in cases.collapse_p.items() if k in index.keys() & set(ids)},
     )
 
 
 def pooled(first: CaseSummary, second: CaseSummary) -> CaseSummary:
-    """The answers of two runs that were asked alike, as those of one; labels, which are one run's, are left out."""
+    """The answers of two runs that were asked alike, as one run, without labels."""
     sides = (first, second)
     ids = sorted({case for side in sides for case in side.ids})
-    place = {case: at for at, case in enumerate(ids)}
+    index = {case: at for at, case in enumerate(ids)}
     missing, columns = [0] * len(ids), {}
     measures = [measure for measure in first.measures if measure.name in second.columns]
     for side in sides:
         for case, lacking in zip(side.ids, side.missing, strict=True):
-            missing[place[case]] += lacking
+            missing[index[case]] += lacking
     for measure in measures:
         column = columns[measure.name] = CaseColumn([0] * len(ids), [0.0] * len(ids), [0.0] * len(ids))
         for side in sides:
-            given = side.columns[measure.name]
-            for case, n, total, squares in zip(side.ids, given.count, given.total, given.squares, strict=True):
-                at = place[case]
+            added = side.columns[measure.name]
+            for case, n, total, squares in zip(side.ids, added.count, added.total, added.squares, strict=True):
+                at = index[case]
                 column.count[at] += n
                 column.total[at] += total
                 column.squares[at] += squares
     unattributed = first.unattributed + second.unattributed
-    # Asked alike is judged alike, so either side's word will do.
+    # Runs that were asked alike have the same judges, so take either side's.
     return CaseSummary(measures, ids, missing, columns, unattributed, judged=first.judged)
 
 
 class _Case:
-    """What was added of one case."""
+    """The sums of one case."""
 
     __slots__ = ("labels", "missing", "repeats", "sums")
 
@@ -226,14 +222,14 @@ class _Case:
         """Whether this repeat came before in the input called ``source``."""
         if repeat is None:
             return False
-        # Sets of bits, of repeats that were answered and that were not: there may be millions of them in a run. By
-        # blocks, as the bits take as much memory as the largest number, and anybody may write a large one.
+        # Two sets of bits, of answered and of missing repeats, since a run may have millions of repeats. The sets are
+        # cut into blocks: bits take as much memory as the largest number, and a file may name a very large one.
         block, bit = (source, repeat // _BLOCK), 1 << repeat % _BLOCK
         seen, lacking = self.repeats.get(block, (0, 0))
         if (seen if answered else seen | lacking) & bit:
             return True
         if answered:
-            # What failed and was asked again lacks no answer: the report counts it, too.
+            # A call that failed and then succeeded is not missing: the report counts its answer, too.
             self.missing -= bool(lacking & bit)
             self.repeats[block] = seen | bit, lacking & ~bit
         else:
@@ -262,9 +258,9 @@ class Summing:
         self._sample = _Sample()
 
     def add(self, observation: Observation, source: str = "", line: Callable[[], bytes] | None = None) -> None:
-        """Count one record of the input called ``source``; ``line`` gives what it says, without its place.
+        """Count one record of the input called ``source``; ``line`` gives its answer.
 
-        It is called for cases of the sample alone: it takes longer than all else here.
+        `add` calls ``line`` only for cases of the sample, because it takes longer than everything else here.
         """
         if not observation.case:
             self._unattributed += 1
@@ -285,8 +281,8 @@ class Summing:
             case.labels[_short(observation.label)] += 1
 
     def took(self) -> dict[str, Took]:
-        """What answers took, by the names given."""
-        return self._taking.found({case: counted.missing for case, counted in self._cases.items()})
+        """The usage of answers, by name."""
+        return self._taking.by_name({case: counted.missing for case, counted in self._cases.items()})
 
     def summary(
         self,
@@ -296,7 +292,7 @@ class Summing:
         collapse_p: dict[str, float] | None = None,
         diverse: Sequence[str] = (),
     ) -> CaseSummary:
-        """What was added, sorted by case."""
+        """The sums, sorted by case."""
         ids = sorted(self._cases)
         cases = [self._cases[case] for case in ids]
         columns = {
@@ -307,7 +303,7 @@ class Summing:
             )
             for at, measure in enumerate(self._measures)
         }
-        # Of all columns or none, so that a run without any answer has the measures that its evaluator declares.
+        # Leave out only optional measures, so that a run without any answer has the other measures of its evaluator.
         empty = {each.name for each in self._measures if each.optional and not any(columns[each.name].count)}
         missing = [case.missing for case in cases]
         labels = [dict(sorted((case.labels or {}).items())) for case in cases]
@@ -350,9 +346,9 @@ class _Kept:
         self.whole = (self.whole + number) & _WHOLE
 
     def bag(self) -> Bag:
-        """The chance is that of these counts where each answer is as likely as it was often.
+        """All answers, with the chance of these counts if each answer's probability is its observed share.
 
-        No other odds make them likelier, and what is counted as one among the rest only makes it more.
+        No other probabilities make the counts likelier. Counting the rest as one answer only raises the chance.
         """
         counts = [count for count in (*self.counts.values(), self.rest) if count]
         answers = sum(counts)
@@ -365,24 +361,24 @@ class _Sample:
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
-        # The cases with the smallest digests: a heap of them turned, so that its root is the largest.
+        # The cases with the smallest digests, negated so that the largest of them is the heap's root.
         self._heap: list[tuple[int, str]] = []
 
     def add(self, case: str, repeat: int | None, line: Callable[[], bytes]) -> None:
-        kept = self._kept.get(case) or self._taken(case)
+        kept = self._kept.get(case) or self._admit(case)
         if kept is not None:
-            # Lines of a file end with a newline, and those of a ledger do not.
+            # Only lines of a file end with a newline; those of a ledger do not.
             kept.add(repeat, _number(line().rstrip(b"\n")))
 
-    def _taken(self, case: str) -> _Kept | None:
-        place = -_number(case.encode(errors="surrogatepass"))
+    def _admit(self, case: str) -> _Kept | None:
+        rank = -_number(case.encode(errors="surrogatepass"))
         if len(self._heap) < _SAMPLED_CASES:
-            heapq.heappush(self._heap, (place, case))
-        elif place <= self._heap[0][0]:
+            heapq.heappush(self._heap, (rank, case))
+        elif rank <= self._heap[0][0]:
             return None
         else:
-            # What is dropped never comes back: the largest digest that is kept only falls.
-            del self._kept[heapq.heapreplace(self._heap, (place, case))[1]]
+            # A dropped case never comes back, since the largest kept digest only falls.
+            del self._kept[heapq.heapreplace(self._heap, (rank, case))[1]]
         self._kept[case] = _Kept()
         return self._kept[case]
 
@@ -398,16 +394,15 @@ def _number(data: bytes) -> int:
 
 
 def _short(label: str) -> str:
-    # Labels are told apart within one case only, for which six bytes will do.
+    # Six bytes are enough, since evalq compares labels only within one case.
     return hashlib.blake2b(label.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 def asked_alike(base: CaseSummary, cand: CaseSummary) -> bool:
-    """Whether answers stopped neither side, or both of them in the same way: by --stop, of as many calls at most.
+    """Whether no case of either run stopped, or cases of both stopped in the same way: with the same most calls.
 
-    A case that stops has been asked the longer the more its answers differ, so that its mean leans to what it mostly
-    answers. Two runs that stop alike lean alike; beside one that was asked to the end, or more often, such a mean has
-    changed though nothing did.
+    A case that stops gets fewer answers the more they agree, so that its mean leans to its commonest answer. Two runs
+    that stop alike lean alike. Compared with a run that never stops, such a mean seems changed although nothing is.
     """
     if not (base.stopped or cand.stopped):
         return True
@@ -415,7 +410,7 @@ def asked_alike(base: CaseSummary, cand: CaseSummary) -> bool:
 
 
 def _most(run: CaseSummary) -> int:
-    """Calls of the case that took most: all that were planned, where any case was asked to the end."""
+    """The most calls of any case: as many as planned if any case was called to the end."""
     columns = [column.count for column in run.columns.values()]
     return max(
         (max(counts, default=0) + lacking for *counts, lacking in zip(*columns, run.missing, strict=True)), default=0
@@ -423,9 +418,9 @@ def _most(run: CaseSummary) -> int:
 
 
 def with_unrecorded(cases: CaseSummary) -> CaseSummary:
-    """``cases`` with those that no record is about, as if asked as often as the one that was asked most, in vain.
+    """``cases`` with the unrecorded ones, each with as many missing answers as the most-called case has calls.
 
-    What is compared with a baseline needs none of this: cases that the baseline has are missing anyway.
+    A comparison with a baseline does not need this: there the baseline's cases count as missing anyway.
     """
     added = sorted(set(cases.unrecorded or ()).difference(cases.ids))
     if not added:
@@ -438,15 +433,15 @@ CASES_SCHEMA = "evalq.cases/2"
 
 
 class RunUsage(msgspec.Struct, frozen=True):
-    """What the live calls of a run took, over all of its outputs.
+    """Time, cost and tokens of a run's live calls, over all of its outputs.
 
-    ``attempts`` counts failed ones, too; ``cost`` is that of all of them, 0 where the target has no price.
+    ``attempts`` and ``cost`` include failed attempts; the cost is 0 if the target has no price.
 
     ``seconds`` are quantiles of the time of each output's last attempt: {"p50": 1.2, "p95": 4.0, "p99": 6.1}.
-    ``config`` is the digest of the settings of the target that gave them, empty where they are of several. ``sample``
-    has numbers of some answers: two runs of which one took answers from a cache have some of them in common. ``each``
-    has means over the outputs that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}. ``untold``
-    counts those that were answered and do not say it, where there are any: {"cost": 3}.
+    ``config`` is the digest of the target's settings, empty if there are several. ``sample`` has numbers of some
+    answers: if a run took answers from another run's cache, their samples overlap. ``each`` has means over the outputs
+    that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}. ``untold`` counts answered outputs
+    without a number: {"cost": 3}.
     """
 
     outputs: int = 0
@@ -463,26 +458,23 @@ class RunUsage(msgspec.Struct, frozen=True):
 
     @property
     def cost_each(self) -> float | None:
-        """The mean cost of an output, its failed attempts included, in the target's currency; None where no attempt
-        has a cost, as of a target without a price.
-        """
+        """The mean cost of an output, with failed attempts, in the target's currency; None if no attempt has a cost."""
         known = self.cost > 0 or "cost" in self.each
         return self.cost / self.outputs if known and self.outputs else None
 
 
 class RunCases(msgspec.Struct, kw_only=True):
-    """A finished run, as far as a comparison needs it.
+    """The part of a finished run that a comparison needs.
 
-    ``name`` is what its suite calls it, by which runs of one evaluator are told apart. ``specification`` is the digest
-    of its parameters, a golden set among them; ``report`` that of its report.json, and so of all that it found.
-    ``usage`` is what its live calls took, where it made any; ``lineage`` where it took outputs of earlier runs.
-    ``left_out`` is what its numbers leave out, as its report has it. ``parameters`` is the digest of its parameters
-    without its cases, ``inputs`` are the SHA-256 of the files that it evaluated, and ``lines`` digests of all lines in
-    each of these, in whichever order; empty where they could not be read once more. ``doubled`` counts those of a
-    sample of their answers that are in several files, by when each of their calls was made.
-    ``took`` has what single answers took, by the name of the number: "usage.seconds" and the like are of live calls.
-    ``numbers`` says what the numbers of the results are.
-    ``day`` is the one on which it began (ISO, UTC), empty where nobody knows.
+    ``name`` is its name in the suite, since a suite may run one evaluator several times. ``specification`` is the
+    digest of its parameters, with the golden set; ``report`` is the digest of its report.json, and so of its results.
+    ``usage`` is that of its live calls, if it made any; ``lineage`` names the earlier runs whose outputs it took.
+    ``left_out`` lists what its numbers leave out, as in its report. ``parameters`` is the digest of its parameters
+    without its cases. ``inputs`` are the SHA-256 of the evaluated files, and ``lines`` the digests of all lines in each
+    of these, in any order; empty if evalq could not read them again. ``doubled`` counts the answers in a sample that
+    are in several files, by the times of their calls. ``took`` has the usage of single answers by the name of the
+    number: "usage.seconds" and the like are of live calls. ``numbers`` describes the numbers of the results. ``day`` is
+    the first day of the run (ISO, UTC), empty if unknown.
     """
 
     schema: str = CASES_SCHEMA
@@ -511,12 +503,12 @@ class RunCases(msgspec.Struct, kw_only=True):
 
     @property
     def looks(self) -> int:
-        """Which look at a growing run this is: 1 for one that has answers of its own alone."""
+        """Which interim look at a growing run this is: 1 for a run that extends no other."""
         return 1 + (self.lineage.number if self.lineage else 0)
 
     @property
     def called(self) -> str:
-        """What a policy calls it: its name in the suite, or its evaluator's."""
+        """The run's name in a policy: its name in the suite, or its evaluator's."""
         return self.name or self.evaluator
 
 

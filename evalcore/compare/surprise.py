@@ -1,12 +1,12 @@
-"""How surprising a run is that came out so low, given the answers before it: a p-value that holds.
+"""The p-value of a run that came out low, given the answers before it.
 
-Which answers are exchangeable has to be said, or the p-value is wrong:
+It is right only if it compares exchangeable answers:
 
-- Cases that recur: the answers of one case, between runs (`of_cases`). The case's own pass rate drops out.
+- Cases that recur: the answers of one case, between runs (`of_cases`). The case's pass rate drops out.
 - Cases that do not recur: whole cases, by the mean of each one's answers (`of_draws`). Answers of one case are alike,
-  so that a hundred of ten cases tell little more than ten.
+  so that a hundred answers to ten cases tell little more than ten.
 - The answers of one day share its mood. That is a further error of the run's change, normal with a standard deviation
-  that the caller gives (`Fall.p`).
+  that the caller gives (`RunFall.p`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 
 BINS = 50
-"""Steps of the scale on which means of cases are counted. One between two steps counts in part for each, so that the
-mean stays, and the spread grows by at most a quarter of a step squared."""
+"""The steps of the scale on which to count the means of cases. A mean between two steps counts in part for each, so
+that the overall mean stays, and the spread grows by at most a quarter of a step squared."""
 _SMALL = 1e-12
 _TIE = 1e-9
-"""By how much values that are equal may differ, for rounding, as a share of the scale."""
+"""The rounding difference of values that count as equal, as a share of the scale."""
 _TAIL = 18.0
-"""exp of minus twice this is below `ERROR`: as far out a sum of draws may be, by Hoeffding's bound."""
+"""exp of minus twice this is below `ERROR`: the window of a sum of draws, by Hoeffding's bound."""
 _FAR, _STEPS = 9.0, 128
-"""The normal distribution is tabled so far out, which is beyond `ERROR`, with so many steps a deviation."""
+"""The table of the normal distribution: how far out it goes, beyond `ERROR`, and its steps a deviation."""
 
 
 class RunFall(NamedTuple):
-    """A run beside those before it.
+    """The change of a run from those before it.
 
     ``change`` is the difference of the means over cases as a share of the scale; below 0 is worse. ``variance`` is that
-    of ``change`` by the draw of answers, or cases, alone. ``of_new`` and ``of_old`` are what the run and those before
-    it add to it, up to a factor: by counts alone. ``tail(deviation, expected)`` is the chance of a change as low as
-    this one, where ``expected`` is the change that would be none, and the error beside the draw has that deviation.
+    of ``change`` by the draw of answers, or cases, alone. ``of_new`` and ``of_old`` are the parts of the run and of
+    those before it, up to a factor, by counts alone. ``tail(deviation, expected)`` is the chance of a change as low as
+    this one, if ``expected`` counts as no change, and the error beside the draw has that deviation.
     """
 
     change: float
@@ -55,33 +55,33 @@ class RunFall(NamedTuple):
 
     def p(self, deviations: Sequence[float] = (0.0,), odds: Sequence[float] = (1.0,), expected: float = 0.0) -> float:
         """At most u with probability at most u if nothing changed (of draws: about u); each deviation has its odds."""
-        found = sum(share * self.tail(each, expected) for each, share in zip(deviations, odds, strict=True) if share)
-        return min(1.0, max(ERROR, found))
+        p = sum(share * self.tail(each, expected) for each, share in zip(deviations, odds, strict=True) if share)
+        return min(1.0, max(ERROR, p))
 
 
 def of_cases(pairs: Pairs, measure: Measure) -> RunFall:
-    """Cases that both have, the answers of each exchanged between the run and those before it.
+    """The fall in the cases of both; the answers of a case are exchangeable between the run and those before it.
 
-    Pass/fail: the exact permutation test. Scores: a bound for sums of draws without replacement from what all answers
-    of a case add up to, which is several times the exact value where that is small (`_Bound`).
+    Pass/fail: the exact permutation test. Scores: a bound for sums of draws without replacement from all answers of a
+    case, which is several times a small exact value (`_Bound`).
     """
     cases = len(pairs.ids)
     sizes = float((1.0 / pairs.cand.answers).mean()), float((1.0 / pairs.base.answers).mean()), cases
     if measure.kind == "pass":
         turned = measure.better == "lower"
-        found = permutation_null(*(_turned(side) if turned else side for side in (pairs.base, pairs.cand)))
-        if found is not None:
-            return _exact(found.offsets / cases, found.weights, sizes)
+        null = permutation_null(*(_turned(side) if turned else side for side in (pairs.base, pairs.cand)))
+        if null is not None:
+            return _exact(null.offsets / cases, null.weights, sizes)
     bound = _bound_of(pairs, measure)
     return RunFall(-bound.fall / cases, bound.spread / cases**2, *sizes, bound.tail)
 
 
 def of_draws(old: Sequence[float], new: Sequence[float]) -> RunFall:
-    """Cases drawn anew in each run: their means, `binned`, exchanged between the run and those before it.
+    """The fall if each run has new cases; their means, `binned`, are exchangeable with those of the runs before it.
 
-    Given all means together the run's are a draw without replacement. One with replacement takes its place: it is
-    more variable (Hoeffding 1963, theorem 4), by less the more cases there were before. That holds for the spread, and
-    not for each tail: of six cases in all a p-value is up to 1.6 times too small.
+    Given all means, the run's means are a draw without replacement. The test takes a draw with replacement instead. Its
+    spread is larger (Hoeffding 1963, theorem 4), by less if more cases came before. A tail need not be larger: with six
+    cases in all, a p-value is up to 1.6 times too small.
     """
     import numpy as np
 
@@ -92,7 +92,7 @@ def of_draws(old: Sequence[float], new: Sequence[float]) -> RunFall:
     mean = float(share @ steps)
     seen = float(drawn @ steps)
     low, weights = _sum_of_draws(share, round(n))
-    # The run's deviation from all of them, as one from those before it.
+    # Turn the run's deviation from all cases into one from the cases before it.
     by = (1 + n / cases) / (BINS * n)
     offsets = by * (low + np.arange(len(weights), dtype=float) - seen)
     change = by * (seen - n * mean)
@@ -107,11 +107,11 @@ def binned(side: Side, measure: Measure) -> list[float]:
     import numpy as np
 
     means = (side.mean - measure.low) / measure.width
-    places = BINS * np.clip(means if measure.better == "higher" else 1 - means, 0.0, 1.0)
-    below = np.minimum(np.floor(places + _TIE), BINS).astype(np.int64)
-    above = np.maximum(places - below, 0.0)
-    found = np.bincount(below, 1 - above, BINS + 2) + np.bincount(below + 1, above, BINS + 2)
-    return [float(each) for each in found[: BINS + 1]]
+    steps = BINS * np.clip(means if measure.better == "higher" else 1 - means, 0.0, 1.0)
+    below = np.minimum(np.floor(steps + _TIE), BINS).astype(np.int64)
+    above = np.maximum(steps - below, 0.0)
+    counts = np.bincount(below, 1 - above, BINS + 2) + np.bincount(below + 1, above, BINS + 2)
+    return [float(each) for each in counts[: BINS + 1]]
 
 
 def _exact(offsets: NDArray[float64], weights: NDArray[float64], sizes: tuple[float, float, int]) -> RunFall:
@@ -121,7 +121,7 @@ def _exact(offsets: NDArray[float64], weights: NDArray[float64], sizes: tuple[fl
 
 
 def _tail_of(offsets: NDArray[float64], weights: NDArray[float64]) -> Callable[[float, float], float]:
-    """``offsets`` are the values that might have been seen, less the one that was."""
+    """The tail function; ``offsets`` are the possible values less the observed one."""
     import numpy as np
 
     some = weights > ERROR * 1e-6
@@ -139,7 +139,7 @@ def _tail_of(offsets: NDArray[float64], weights: NDArray[float64]) -> Callable[[
 
 @lru_cache(maxsize=1)
 def _normal() -> tuple[NDArray[float64], NDArray[float64]]:
-    """Deviates, and the logarithms of the normal distribution there: between them it is all but a line."""
+    """Deviates, and the logarithms of the normal distribution there, which are nearly linear in between."""
     import numpy as np
 
     grid = np.arange(-_FAR * _STEPS, _FAR * _STEPS + 1) / _STEPS
@@ -149,7 +149,7 @@ def _normal() -> tuple[NDArray[float64], NDArray[float64]]:
 def _sum_of_draws(share: NDArray[float64], draws: int) -> tuple[int, NDArray[float64]]:
     """The distribution of a sum of ``draws`` numbers of steps: its lowest value, and the probabilities from there on.
 
-    A power of a transform, in a window that holds all but less than `ERROR` of the mass.
+    By a power of a transform, in a window with all but less than `ERROR` of the mass.
     """
     import numpy as np
 
@@ -158,24 +158,24 @@ def _sum_of_draws(share: NDArray[float64], draws: int) -> tuple[int, NDArray[flo
     low = max(0, math.floor(middle) - half)
     size = 1 << (min(BINS * draws - low, 2 * half) + 1).bit_length()
     weights = np.maximum(np.fft.irfft(np.fft.rfft(share, size) ** draws, size), 0.0)
-    # What lies beyond the window wraps around.
+    # The mass beyond the window wraps around.
     return low, np.roll(weights, -(low % size))[: min(size, BINS * draws - low + 1)]
 
 
 def _turned(side: Side) -> Side:
-    """Failures in place of passes."""
+    """The side with failures in place of passes."""
     failed = side.answers - side.total
     return Side(side.answers, failed, failed)
 
 
 class _Bound(NamedTuple):
-    """Chernoff's bound, by that of Bennett (1962) for the moments of each answer.
+    """Chernoff's bound, with Bennett's (1962) for the moments of each answer.
 
     The deviation of a case's new mean from its old one is (1/n + 1/N) times that of the sum of the n new answers from
     n times the mean of all n + N. By Hoeffding (1963, theorem 4) a convex function of a sum drawn without replacement
     has no larger mean than with it, and by Bennett no variable below its mean by at most b, with variance v, has a
-    larger mean of exp(t x) than the one with two values, b and -v/b. Where a case has fewer old answers than new ones
-    the old ones are the draw.
+    larger mean of exp(t x) than the one with two values, b and -v/b. If a case has fewer old answers than new ones, the
+    old ones are the draw.
 
     ``fall`` and ``spread`` are the sum of the falls of cases and its variance, as shares of the scale; ``weight``,
     ``drawn``, ``variance`` and ``reach`` are of the cases whose answers vary.
@@ -218,11 +218,11 @@ def _bound_of(pairs: Pairs, measure: Measure) -> _Bound:
     variance = np.maximum((old.squares + new.squares) / answers - mean * mean, 0.0)
     drawn = np.minimum(old.answers, new.answers).astype(float)
     down, up = mean - measure.low, measure.high - mean
-    # A fall is new answers below the mean, or old ones above it: by whichever is the draw.
+    # A fall is new answers below the mean, or old ones above it, depending on which are the draw.
     reach = np.where((new.answers <= old.answers) == (sign > 0), down, up)
     weight = 1.0 / old.answers + 1.0 / new.answers
     fall = sign * float((old.mean - new.mean).sum()) / measure.width
-    # What cannot vary adds nothing, and dividing by what rounding left of it would.
+    # Leave out cases that do not vary: dividing by the rounding error of their spread would be wrong.
     varied = (variance > _SMALL * measure.width**2) & (reach > _SMALL * measure.width)
     spread = float((variance * weight * answers / (answers - 1))[varied].sum()) / measure.width**2
     return _Bound(

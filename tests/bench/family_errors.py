@@ -51,7 +51,7 @@ def taken(seconds: Drawn) -> Took:
     for case, row in enumerate(seconds.tolist()):
         for value in row:
             taking.add(f"c{case}", [value])
-    return taking.found({})["x"]
+    return taking.by_name({})["x"]
 
 
 def effects(base: Drawn, cand: Drawn) -> Drawn:

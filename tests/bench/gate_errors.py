@@ -26,7 +26,7 @@ import numpy as np
 from evalq.evalcore.compare.comparison import change_in, falls, p_values
 from evalq.evalcore.compare.decision import Check, overall
 from evalq.evalcore.compare.intervals import ALPHA
-from evalq.evalcore.compare.outlook import dropped, held
+from evalq.evalcore.compare.outlook import bound_checks, dropped
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.compare.spending import SINGLE, Errors
@@ -166,7 +166,7 @@ def bounded(cell: Cell, seed: list[int], pairs: int) -> Found:
         side = _side(rng, cell.repeats, rates)
         column = CaseColumn(side.answers.tolist(), side.total.tolist(), side.total.tolist())
         run = CaseSummary([PASS], [f"{n:05d}" for n in range(cell.cases)], [0] * cell.cases, {PASS.name: column})
-        (check,) = held(Gate(metric="vs.pass_rate", min=float(rates.mean())), run, PASS)
+        (check,) = bound_checks(Gate(metric="vs.pass_rate", min=float(rates.mean())), run, PASS)
         stops += check.decided == "NO-GO"
         passes += check.decided == "GO" and cell.rate < 1.0  # at 1 the bound is kept whatever comes
     return Found(cell, pairs, stops=stops, passes=passes)

@@ -62,7 +62,7 @@ def taken(
         for value in each:
             taking.add(case, [value])
     run = run_of(cases, evaluator=evaluator)
-    run.took = taking.found(dict(zip(cases.ids, cases.missing, strict=True)))
+    run.took = taking.by_name(dict(zip(cases.ids, cases.missing, strict=True)))
     run.numbers = list(spread_of(name, {"p50": 0.5, "p95": 0.95, "p99": 0.99}))
     sketch = run.took[name].sketch if run.took else Quantiles()
     run.results = {

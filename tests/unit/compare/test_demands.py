@@ -178,7 +178,7 @@ def test_what_is_missing_might_have_changed_a_number_of_the_results(
     decision = decide(Policy.model_validate({"gates": [demand]}), [run], {})
     assert decision.decided == wanted
     if wanted == "INCONCLUSIVE":
-        assert "90 answer(s) are missing" in decision.checks[0].reason
+        assert "90 missing answers" in decision.checks[0].reason
 
 
 def test_a_mean_that_the_report_tells_otherwise_is_said_to_be_another() -> None:
@@ -190,7 +190,7 @@ def test_a_mean_that_the_report_tells_otherwise_is_said_to_be_another() -> None:
     assert decision.decided == "GO"
     (note,) = (note for note in decision.notes if "report" in note)
     assert note.startswith(
-        "vs.pass_rate: decided by 0.9756, the mean over cases that count alike; the report has 0.04, by"
+        "vs.pass_rate: the gate uses 0.9756, in which all cases count alike; the report has 0.04, by"
     )
     single = {"metric": "vs.pass_rate", "per_case": {"min_passes": 6, "of": 10}}
     assert not decide(Policy.model_validate({"gates": [single]}), [run], {}).notes, "no mean decides it"

@@ -33,7 +33,7 @@ def test_cases_that_the_other_golden_set_has_not_are_not_missing(first: int, las
     """Where the policy allows another one they were NO-GO; both counts are said."""
     decision = gated(first, last, allowed=True)
     assert decision.decided == "GO"
-    assert f"{both} case(s) are in both, of 50 of the baseline and {last - first} of the candidate" in decision.notes[0]
+    assert f"{both} cases in both: 50 in the baseline, {last - first} in the candidate" in decision.notes[0]
     assert gated(first, last, allowed=False).decided == "INCONCLUSIVE"
 
 

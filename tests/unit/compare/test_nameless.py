@@ -8,6 +8,7 @@ from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy, Tier
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.views.markdown import plural
 from tests.unit.compare.made import passes, run_of, scores
 
 
@@ -25,7 +26,7 @@ def test_records_of_no_case_may_be_those_that_failed(nameless: int, before: int 
     """Half of all answers might be: nothing goes by the others."""
     decision = decided(nameless, before, missing=missing)
     assert decision.decided == "INCONCLUSIVE"
-    assert decision.checks[0].reason.startswith(f"{nameless} record(s) name no case")
+    assert decision.checks[0].reason.startswith(plural(nameless, "record") + " without a case")
 
 
 @pytest.mark.parametrize(("nameless", "before", "missing"), [(0, None, 0), (3, 3, 0), (4, 2, 2), (2, None, 2)])

@@ -7,7 +7,7 @@ import pytest
 
 from evalq.evalcore.compare.comparison import measured
 from evalq.evalcore.compare.decision import Decided
-from evalq.evalcore.compare.outlook import Plan, Power, compared, dropped, powers
+from evalq.evalcore.compare.outlook import Plan, Power, change_checks, dropped, powers
 from evalq.evalcore.compare.pairs import Pairs, Side
 from evalq.evalcore.compare.policy import Gate, PerCase
 from evalq.evalcore.compare.spending import DUE, GateLook
@@ -95,7 +95,7 @@ def test_planning_decides_as_a_gate_does() -> None:
                       [], [], 0)  # fmt: skip
         errors = GateLook(1 + number % 3, 1 + number % 2).errors
         both = measured(pairs, PASS, errors.go)
-        (check,) = compared(DROP, PASS, both, both, errors)
+        (check,) = change_checks(DROP, PASS, both, both, errors)
         assert dropped(pairs, PASS, 0.05, errors) == check.decided
         seen.add(check.decided)
     assert seen == set(DECIDED)

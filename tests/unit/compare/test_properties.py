@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.compare.comparison import compare
 from evalq.evalcore.compare.intervals import _MeanSpread, level_of
-from evalq.evalcore.compare.outlook import held
+from evalq.evalcore.compare.outlook import bound_checks
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import Gate
 from evalq.evalcore.contract.measures import Measure
@@ -133,9 +133,9 @@ def test_a_bound_is_kept_broken_or_open() -> None:
         ([(8, 10)] * 2, 0, "INCONCLUSIVE"),
         ([(99, 100)] * 20, 60, "INCONCLUSIVE"),
     ):
-        (check,) = held(gate, passes(rows, missing=[missing] * len(rows)), PASS)
+        (check,) = bound_checks(gate, passes(rows, missing=[missing] * len(rows)), PASS)
         assert check.decided == wanted, check
-    (check,) = held(gate, passes([]), PASS)
+    (check,) = bound_checks(gate, passes([]), PASS)
     assert (check.decided, check.reason) == ("INCONCLUSIVE", "no case has an answer")
 
 

@@ -54,7 +54,7 @@ def test_a_flaky_case_in_quarantine_blocks_no_demand_on_single_cases() -> None:
     (entry,) = decision.quarantined
     assert (entry.quarantined, entry.history, entry.passed, entry.answers) == (True, (150, 200), 30, 40)
     assert "1 more in quarantine" in next(each for each in decision.checks if "8 of 10" in each.demand).reason
-    assert "vs: 1 case(s) are flaky by their history: flaky" in decision.notes
+    assert "vs: 1 case flaky by their history: flaky" in decision.notes
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_fall_of_a_case_that_stopped_decides_nothing() -> None:
     decision = decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))})
     (check,) = [each for each in decision.checks if each.metric == "vs.quarantine"]
     assert (check.decided, check.cases, check.p_margin) == ("INCONCLUSIVE", ("flaky",), None)
-    assert "5 of 40, and 150 of 200 before; 1 of those were asked no more" in check.reason
+    assert "5 of 40, and 150 of 200 before; 1 of those stopped once decided" in check.reason
     run.cases.stopped[:] = ["firm"]  # one that is in no quarantine
     assert decide(policy(ENTRY), [run], {"vs": run_of(passes(BEFORE, ids=IDS))}).decided == "NO-GO"
 

@@ -125,7 +125,7 @@ def test_too_few_repeats_are_undecided_and_it_says_how_many_it_takes() -> None:
     decision = gated([(0, 4)] * 3, pass_hat_k={"k": 5, "min": 0.9})
     assert decision.decided == "INCONCLUSIVE"
     (check,) = decision.checks
-    assert "3 case(s) have fewer than the 5 answers that it takes" in check.reason
+    assert "3 cases with fewer than the 5 answers that it takes" in check.reason
     assert "even a case that always passes takes 176 answers to prove it" in check.reason
     (check,) = gated([(20, 20)] * 3, min_passes=10, of=10).checks
     assert (check.decided, "no number of passes proves it" in check.reason) == ("INCONCLUSIVE", True)
@@ -174,7 +174,7 @@ def test_minimum_repeats_hold_for_every_demand() -> None:
     assert decided(few, 8) == ["GO"] * 3
     assert decided(few, 9) == ["INCONCLUSIVE"] * 3
     (check,) = gated([*rows, (8, 8)], minimum=9, min_passes=1, of=2).checks
-    assert "1 case(s) have fewer than the 9 answers that it takes" in check.reason
+    assert "1 case with fewer than the 9 answers that it takes" in check.reason
 
 
 @pytest.mark.parametrize(

@@ -154,10 +154,10 @@ def compared(done: Ended) -> list[dict[str, Any]]:
 
 ONCE = [called(n, at, 1) for n in range(CASES) for at in range(2)]
 DOUBLED: dict[str, tuple[list[list[Line]], str]] = {
-    "under two names": ([ONCE, ONCE], "1 file(s) have the bytes of another one"),
-    "in another order": ([ONCE, ONCE[::-1]], "1 file(s) have the lines of another one, in another order"),
-    "and more": ([ONCE, ONCE + [called(n, 2, 2) for n in range(CASES)]], "160 answer(s) or more are in several files"),
-    "with another id": ([ONCE, [{**line, "id": "x"} for line in ONCE]], "160 answer(s) or more are in several files"),
+    "under two names": ([ONCE, ONCE], "1 file with the bytes of another one"),
+    "in another order": ([ONCE, ONCE[::-1]], "1 file with the lines of another one, in another order"),
+    "and more": ([ONCE, ONCE + [called(n, 2, 2) for n in range(CASES)]], "at least 160 answers in several files"),
+    "with another id": ([ONCE, [{**line, "id": "x"} for line in ONCE]], "at least 160 answers in several files"),
 }
 
 

@@ -101,7 +101,7 @@ def test_an_evaluator_that_cannot_tell_its_cases_keeps_no_report_back(
     folder, evaluator = RunFolder.existing(made("run", GOOD)), copy.copy(plugins.get("verification"))
     vars(evaluator)["measures"] = Measures((Measure("pass_rate"),), broken)
     said = count_drift(folder, evaluator, folder.report(), Servers(Settings(broker=server.url)))
-    told = f"{folder.path}: verification cannot say how the cases of this run went (KeyError: 'case'); where another"
+    told = f"{folder.path}: verification cannot read the cases of this run (KeyError: 'case'); if another"
     assert said.endswith(f"{told} version wrote it, or it was changed since, evaluate again")
     run = FinishedCases(evaluator, "r")
     for lines in ([b"{}"], [b"{}"]):

@@ -68,11 +68,11 @@ def test_runs_of_one_target_add_up_until_a_case_is_known_to_be_flaky(
     assert command("gate", candidate, "--policy", "policy.yaml").code == 4
     called("elsewhere", answered(40, 60), "d")
     done = command("gate", candidate, "--policy", "policy.yaml")
-    assert (done.code, "unknown: 17 of 20 answers passed in 1 earlier run(s)" in done.stdout) == (4, True)
+    assert (done.code, "unknown: 17 of 20 answers passed in 1 earlier run" in done.stdout) == (4, True)
     called("second", answered(20, 30), "c")
     done = command("gate", candidate, "--policy", "policy.yaml", "-o", "gate.json")
     assert done.code == 0, done.stdout
-    assert "set aside: flaky: 37 of 50 answers passed in 2 earlier run(s)" in done.stdout
+    assert "set aside: flaky: 37 of 50 answers passed in 2 earlier runs" in done.stdout
     assert json.loads(Path("gate.json").read_text())["quarantined"][0]["history"] == [37, 50]
 
 
@@ -94,7 +94,7 @@ def test_runs_that_only_the_ledger_has_are_history_too(
     monkeypatch.setenv("EVALQ_BROKER", server.url)
     done = command("gate", candidate, "--policy", "policy.yaml")
     assert done.code == 0, done
-    assert "set aside: flaky: 32 of 40 answers passed in 2 earlier run(s)" in done.stdout
+    assert "set aside: flaky: 32 of 40 answers passed in 2 earlier runs" in done.stdout
 
 
 def test_folders_that_cannot_be_read_are_no_history(here: Path, called: Called, command: Command) -> None:
@@ -133,4 +133,4 @@ def test_what_a_confirmation_was_answered_is_no_history(here: Path, called: Call
     for name, suite in (("first", "default"), ("confirmed", "default-confirm"), ("other", "nightly")):
         RunFolder.existing(called(name, answered(17, 20), "c")).note(suite=suite)
     done = command("gate", candidate, "--policy", "policy.yaml")
-    assert (done.code, "unknown: 17 of 20 answers passed in 1 earlier run(s)" in done.stdout) == (4, True)
+    assert (done.code, "unknown: 17 of 20 answers passed in 1 earlier run" in done.stdout) == (4, True)

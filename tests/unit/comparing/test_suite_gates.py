@@ -131,7 +131,10 @@ def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run
             {"policy": {"gates": [{"metric": "verification.passrate", "min": 1}]}},
             "no 'passrate' there; there are: bands, components, failed, mean_score, pass_rate, passed, unsubstantiated",
         ),
-        ({"policy": {"gates": [{"metric": "verification.usage.cost", "max": 1}]}}, "usage is what live calls took"),
+        (
+            {"policy": {"gates": [{"metric": "verification.usage.cost", "max": 1}]}},
+            "usage is the time, cost and tokens of live calls",
+        ),
         (
             {"policy": {"gates": [{"metric": "verification.mean_score", "per_case": {"min_passes": 1, "of": 2}}]}},
             "policy.gates.0.per_case: verification.mean_score: single cases pass or fail by pass_rate",
