@@ -280,7 +280,7 @@ def _counted_twice(policy: Policy, run: RunCases, partner: RunCases | None) -> I
     for side, each in (("candidate", run), ("baseline", partner)):
         if each is not None and not policy.deterministic and (copies := doubled(each)):
             reason = (
-                f"of the {side} {copies}, so that the same answers count twice; evaluate each once, or put "
+                f"the {side} has {copies}, so that the same answers count twice; evaluate each once, or put "
                 f"{_SAME_AGAIN} into the policy"
             )
             yield Check(run.called, "each answer once", "critical", "INCONCLUSIVE", reason)

@@ -51,7 +51,7 @@ def compare_runs(
 def _twice(base: RunCases, cand: RunCases) -> Iterator[str]:
     for side, each in (("baseline", base), ("candidate", cand)):
         if twice := doubled(each):
-            yield f"Of the {side} {twice}, so that the same answers count twice: evaluate each once."
+            yield f"The {side} has {twice}, so that the same answers count twice: evaluate each once."
 
 
 def _with_changed(found: MeasureComparison, cases: PairedCases) -> MeasureComparison:

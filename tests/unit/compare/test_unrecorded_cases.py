@@ -35,7 +35,7 @@ def test_cases_without_a_record_are_missing(demand: dict[str, Any], unrecorded: 
     run.cases.unrecorded = [f"u{number}" for number in range(unrecorded)]
     decision = decide(Policy.model_validate({"gates": [{"metric": "vs.pass_rate", **demand}]}), [run], {})
     assert decision.decided == wanted
-    assert any("have no record" in note for note in decision.notes) == bool(unrecorded)
+    assert any("without a record" in note for note in decision.notes) == bool(unrecorded)
     verdict = Policy.model_validate({"gates": [{"metric": "vs.verdict", "equals": "holds"}]})
     assert decide(verdict, [run], {}).decided == ("INCONCLUSIVE" if unrecorded else "GO")
 

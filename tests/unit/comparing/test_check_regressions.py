@@ -131,7 +131,7 @@ def test_a_file_that_is_copied_under_another_name_decides_nothing(here: Path, co
     assert done.code == 0, done.stderr
     done = command("gate", "copied", "--policy", "policy.yaml")
     assert done.code == 4
-    assert "of the candidate 9 files with the bytes of another one" in done.stdout
+    assert "the candidate has 9 files with the bytes of another one" in done.stdout
 
 
 def test_results_of_a_suite_are_all_of_its_runs(here: Path, made: Made, command: Command) -> None:

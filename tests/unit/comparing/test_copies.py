@@ -175,7 +175,7 @@ def test_answers_that_count_twice_decide_nothing(
     evaluated("doubled", files)
     assert gate("own")[0] == 0
     code, text = gate("doubled")
-    assert (code, f"of the candidate {said}" in text) == (4, True), text
+    assert (code, f"the candidate has {said}" in text) == (4, True), text
     for words, side in ((("own", "doubled"), "candidate"), (("doubled", "base"), "baseline")):
         done = command("compare", *words, "--json")
         found = compared(done)
@@ -201,4 +201,4 @@ def test_a_file_that_is_named_twice_is_evaluated_once_or_told(
         if done.code == 2:
             continue
         code, text = gate(f"twice{number}")
-        assert (code, "have the bytes of another one" in text) == (4, True), text
+        assert (code, "with the bytes of another one" in text) == (4, True), text
