@@ -1,5 +1,5 @@
-"""How far a fallible judge agrees with people: shares with intervals, and Cohen's kappa. Labels of a case are alike, so
-cases are clusters of theirs.
+"""Agreement of a fallible judge with people: shares with intervals, and Cohen's kappa. Labels of a case are alike, so
+each case is a cluster of labels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from evalq.evalcore.statistics.distributions import at_most, student_t
 from evalq.evalcore.statistics.rates import ALPHA, Interval, Rate, clustered, exact_interval
 
 _ADDED = 0.5
-"""Cases added to each cell of the table, so that a judge who was never wrong is not known never to be."""
+"""Cases to add to each cell of the table, since a judge without errors so far may still err."""
 
 
 class AgreementTable(NamedTuple):
@@ -26,22 +26,22 @@ class AgreementTable(NamedTuple):
 
     @property
     def labels(self) -> int:
-        """All of them."""
+        """The number of labels."""
         return sum(self)
 
 
 class ShareEstimate(NamedTuple):
-    """A number and where it lies; None where there is nothing to tell it from."""
+    """A number with its interval; None without data."""
 
     value: float | None
     interval: Interval | None
 
 
 def share(counts: Sequence[tuple[int, int]], cases: int, alpha: float = ALPHA) -> ShareEstimate:
-    """The share of all labels that are (so many, of so many) in each case; ``cases`` is how many could have labels.
+    """The share of hits among all labels, by (hits, labels) of each case; ``cases`` is how many could have labels.
 
-    The interval is Clopper and Pearson's where no two labels are of one case, or there is one case; else that of
-    clusters. Of one case among several it is worth no more than one label.
+    The interval is Clopper and Pearson's if each case has one label, or there is one case; otherwise that of clusters.
+    If only one of several cases has labels, they count as one label.
     """
     counts = [(hits, of) for hits, of in counts if of]
     if not counts:
@@ -57,8 +57,8 @@ def share(counts: Sequence[tuple[int, int]], cases: int, alpha: float = ALPHA) -
 def kappa(tables: Sequence[AgreementTable], cases: int, alpha: float = ALPHA) -> ShareEstimate:
     """Cohen's kappa (1960) over the labels of all ``tables``, each of a case: agreement beyond that of chance.
 
-    None where everything is in one cell. The interval is Student's by the influence of each case on kappa, half a case
-    being added to each cell.
+    None if all labels are in one cell. The interval is Student's, by the influence of each case on kappa, with half a
+    case added to each cell.
     """
     tables = [table for table in tables if table.labels]
     whole = [sum(column) for column in zip(*tables, strict=True)]
@@ -66,11 +66,11 @@ def kappa(tables: Sequence[AgreementTable], cases: int, alpha: float = ALPHA) ->
     if not labels:
         return ShareEstimate(None, None)
     value = _kappa([count / labels for count in whole])
-    # A single case is all there is: its labels are what is sampled.
+    # With a single case, its labels are the sample.
     units = labels if cases == 1 else len(tables)
     if units < 2:
         return ShareEstimate(value, Interval(-1.0, 1.0))
-    # As large as the others are: of a case all of whose labels are alike, one says as much as all.
+    # An added case is as large as the others.
     case = labels / units
     size = labels + 4 * _ADDED * case
     shares = [(count + _ADDED * case) / size for count in whole]
@@ -81,50 +81,50 @@ def kappa(tables: Sequence[AgreementTable], cases: int, alpha: float = ALPHA) ->
         moved = math.fsum(sum(n * each for n, each in zip(table, influence, strict=True)) ** 2 for table in tables)
     moved = moved * units / (units - 1) + _ADDED * case**2 * math.fsum(each**2 for each in influence)
     half = student_t(units - 1, alpha) * math.sqrt(moved) / size
-    # Around kappa with one case more of any kind, too: few labels of a kind say little of it.
+    # Include kappa with one more case of any kind, since few labels of a kind tell little about it.
     more = [[count + case * (cell == at) for at, count in enumerate(whole)] for cell in range(4)]
-    ends = [found for counts in (whole, *more) if (found := _kappa([n / sum(counts) for n in counts])) is not None]
+    ends = [each for counts in (whole, *more) if (each := _kappa([n / sum(counts) for n in counts])) is not None]
     return ShareEstimate(value, Interval(max(-1.0, min(ends) - half), min(1.0, max(ends) + half)))
 
 
 def _kappa(shares: Sequence[float]) -> float | None:
     agreed, expected, _, _ = _margins(shares)
-    # All in one cell: chance alone agrees as often, so that nothing beyond it can be seen.
+    # With all labels in one cell, chance agrees as often, so there is nothing beyond it.
     return None if expected >= 1.0 else (agreed - expected) / (1.0 - expected)
 
 
 def _margins(shares: Sequence[float]) -> tuple[float, float, float, float]:
-    """Observed and expected agreement, and how often judge and person pass."""
+    """Observed agreement, expected agreement, and the pass rates of judge and person."""
     both, false_pass, false_fail, neither = shares
     judge, person = both + false_pass, both + false_fail
     return both + neither, judge * person + (1 - judge) * (1 - person), judge, person
 
 
 def _influence(shares: Sequence[float]) -> list[float]:
-    """By how much a label more of each cell would move kappa, times the number of labels."""
+    """How far one more label in each cell would move kappa, times the number of labels."""
     agreed, expected, judge, person = _margins(shares)
     rest = 1.0 - expected
-    found = []
+    influence = []
     for passed, right in ((1, 1), (1, 0), (0, 1), (0, 0)):
         expects = (2 * judge - 1) * (right - person) + (2 * person - 1) * (passed - judge)
-        found.append(((passed == right) - agreed) / rest - (1 - agreed) / rest**2 * expects)
-    return found
+        influence.append(((passed == right) - agreed) / rest - (1 - agreed) / rest**2 * expects)
+    return influence
 
 
 # Whether a fallible judge may decide: by labels that people gave to a sample of its verdicts.
 
 LEAST_LABELS = 20
-"""With fewer labels of its verdicts a judge does not decide."""
+"""A judge with fewer labels does not decide."""
 _MOST_ERROR = 0.2
-"""How often a judge may err, given what people say."""
+"""How often a judge may err, given people's verdict."""
 _UNLIKELY = 0.01
-"""Labels that are so rarely a random sample are taken for none."""
+"""The p-value up to which labels do not count as a random sample."""
 _DRAWS, _FEWEST = 2000, 400
 _MOST_LABELS = 100_000
 
 
 class JudgedCase(NamedTuple):
-    """A case's labels (as `Table` has them), and how many of all its ``answers`` the judge ``passed``."""
+    """A case's labels (as in `AgreementTable`), and how many of all its ``answers`` the judge ``passed``."""
 
     both: int
     false_pass: int
@@ -135,15 +135,15 @@ class JudgedCase(NamedTuple):
 
     @property
     def table(self) -> AgreementTable:
-        """The labels alone."""
+        """The labels only."""
         return AgreementTable(*self[:4])
 
 
 class Trust(NamedTuple):
-    """How far a judge agrees with people, and ``why`` it does not decide; empty where it does.
+    """How far a judge agrees with people, and ``why`` it does not decide; empty if it does.
 
-    ``false_pass`` is how often it passes what people fail, ``false_fail`` the other error; ``sample_p`` is how
-    surprising the labels are if they are a random sample.
+    ``false_pass`` is how often it passes answers that people fail, ``false_fail`` the other error; ``sample_p`` is the
+    p-value of the labels as a random sample.
     """
 
     labels: int
@@ -158,26 +158,26 @@ class Trust(NamedTuple):
 def trust_of(
     cases: Sequence[JudgedCase], least: int = LEAST_LABELS, error: float = _MOST_ERROR, *, by_verdict: bool = False
 ) -> Trust:
-    """The trust in a judge by its labels, cases being clusters of theirs.
+    """The trust in a judge by its labels, with cases as clusters.
 
-    It decides with ``least`` labels or more, where kappa's lower end is above 0, the upper ends of both errors are
-    below ``error``, and the labels look like a random sample. ``by_verdict``: so many were drawn of what it passed, and
-    so many of what it failed; rates are then weighted as often as it passes and fails all answers.
+    The judge decides if it has at least ``least`` labels, kappa's lower end is above 0, the upper ends of both errors
+    are below ``error``, and the labels look like a random sample. ``by_verdict``: people drew answers by the judge's
+    verdict; then rates are weighted by how often it passes and fails all answers.
     """
     tables, answered = [case.table for case in cases], sum(bool(case.answers) for case in cases)
     whole = (
         AgreementTable(*(sum(column) for column in zip(*tables, strict=True))) if tables else AgreementTable(0, 0, 0, 0)
     )
     agreement = share([(t.both + t.neither, t.labels) for t in tables], answered)
-    found = kappa(tables, answered)
+    chance_corrected = kappa(tables, answered)
     false_pass = share([(t.false_pass, t.false_pass + t.neither) for t in tables], answered)
     false_fail = share([(t.false_fail, t.false_fail + t.both) for t in tables], answered)
-    beyond = found.interval is not None and found.interval.low > 0
+    beyond = chance_corrected.interval is not None and chance_corrected.interval.low > 0
     if by_verdict:
         false_pass, false_fail, beyond = _reweighted(cases, answered)
     sampled = sample_p_value(cases, by_verdict=by_verdict)
     why = "; ".join(_lacking(whole, least, error, beyond, false_pass, false_fail, sampled))
-    return Trust(whole.labels, agreement, found, false_pass, false_fail, sampled, why)
+    return Trust(whole.labels, agreement, chance_corrected, false_pass, false_fail, sampled, why)
 
 
 def _lacking(
@@ -223,10 +223,10 @@ def labels_needed(errors: int, error: float = _MOST_ERROR, alpha: float = ALPHA)
 
 
 def _reweighted(cases: Sequence[JudgedCase], answered: int) -> tuple[ShareEstimate, ShareEstimate, bool]:
-    """Both errors, and whether agreement is beyond chance, of labels drawn by the judge's verdict."""
+    """Both errors, and whether agreement is beyond chance, for labels drawn by the judge's verdict."""
     tables = [case.table for case in cases]
     passes, answers = sum(case.passed for case in cases), sum(case.answers for case in cases)
-    # Each verdict has half of the error: of what the judge passed, and of what it failed, how much people fail.
+    # The shares that people fail, of passed and of failed answers; each has half of the error.
     of_passed = share([(t.false_pass, t.false_pass + t.both) for t in tables], answered, ALPHA / 2)
     of_failed = share([(t.neither, t.neither + t.false_fail) for t in tables], answered, ALPHA / 2)
     if not answers or of_passed.value is None or of_failed.value is None:
@@ -245,7 +245,7 @@ def _reweighted(cases: Sequence[JudgedCase], answered: int) -> tuple[ShareEstima
         _part(f * (1 - b), p * (1 - a)),
         Interval(_part(f * (1 - b_high), p * (1 - a_low)), _part(f * (1 - b_low), p * (1 - a_high))),
     )
-    # People fail more of what it fails than of what it passes: that is what kappa above 0 says.
+    # Kappa is above 0 if people fail a larger share of the failed answers than of the passed ones.
     return false_pass, false_fail, a_high < b_low
 
 
@@ -254,12 +254,12 @@ def _part(part: float, rest: float) -> float:
 
 
 def sample_p_value(cases: Sequence[JudgedCase], *, by_verdict: bool = False) -> float:
-    """How surprising the labelled answers are if they are a random sample of all; adjusted for its tests.
+    """The p-value of the labelled answers as a random sample of all answers, adjusted for the number of tests.
 
-    Within what the judge passed, and within what it failed: whether the labelled ones are of cases that pass as often
-    as others do. Without ``by_verdict`` also how many of the labelled ones it passed. Where whole cases are labelled,
-    whether these are a random sample of cases, instead. By draws that are seeded by the counts, so that the same labels
-    are always judged alike.
+    Among passed, and among failed answers, it tests whether labelled ones are of cases that pass as often as others.
+    Without ``by_verdict`` it also tests how many labelled answers the judge passed. If whole cases are labelled, it
+    tests instead whether these are a random sample of cases. The counts seed the draws, so that the same labels always
+    give the same result.
     """
     known = [case for case in cases if case.answers]
     labels, answers = sum(case.table.labels for case in known), sum(case.answers for case in known)
@@ -277,25 +277,26 @@ def sample_p_value(cases: Sequence[JudgedCase], *, by_verdict: bool = False) -> 
             return 1.0
         drawn = [float(rates[rng.permutation(len(rates))[: labelled.sum()]].sum()) for _ in range(draws)]
         return _two_sided(float(rates[labelled].sum()), drawn)
-    found = []
-    for size, own in (
+    p_values = []
+    for size, labelled_here in (
         ([case.passed for case in known], [case.both + case.false_pass for case in known]),
         ([case.answers - case.passed for case in known], [case.false_fail + case.neither for case in known]),
     ):
-        # More labels than verdicts: those of an earlier run's answers, which stand beside them.
-        room = np.maximum(np.array(size), np.array(own))
-        if 0 < sum(own) < room.sum() and len(known) > 1:
+        # There may be more labels than verdicts, since labels of an earlier run's answers count, too.
+        room = np.maximum(np.array(size), np.array(labelled_here))
+        if 0 < sum(labelled_here) < room.sum() and len(known) > 1:
             sums: list[float] = []
             while len(sums) < draws:
-                # Two million numbers at once, so that many cases take no more memory than few.
+                # Draw two million numbers at once, so that many cases take no more memory than few.
                 some = min(draws - len(sums), max(1, 2_000_000 // len(known)))
-                sums += (rng.multivariate_hypergeometric(room, sum(own), some, method="marginals") @ rates).tolist()
-            found.append(_two_sided(float(np.array(own) @ rates), sums))
+                drawn_counts = rng.multivariate_hypergeometric(room, sum(labelled_here), some, method="marginals")
+                sums += (drawn_counts @ rates).tolist()
+            p_values.append(_two_sided(float(np.array(labelled_here) @ rates), sums))
     if not by_verdict:
-        passed, own_passed = sum(c.passed for c in known), sum(c.both + c.false_pass for c in known)
-        if own_passed <= passed and labels - own_passed <= answers - passed:
-            found.append(_hypergeometric(own_passed, labels, passed, answers))
-    return min(1.0, len(found) * min(found, default=1.0))
+        passed, labelled_passed = sum(c.passed for c in known), sum(c.both + c.false_pass for c in known)
+        if labelled_passed <= passed and labels - labelled_passed <= answers - passed:
+            p_values.append(_hypergeometric(labelled_passed, labels, passed, answers))
+    return min(1.0, len(p_values) * min(p_values, default=1.0))
 
 
 def _two_sided(seen: float, drawn: Sequence[float]) -> float:
@@ -303,19 +304,19 @@ def _two_sided(seen: float, drawn: Sequence[float]) -> float:
 
     values = np.asarray(drawn)
     low, high = int((values <= seen + 1e-12).sum()), int((values >= seen - 1e-12).sum())
-    # The one that was seen is a draw, too.
+    # Count the observed value as a draw, too.
     return min(1.0, 2 * (1 + min(low, high)) / (1 + len(values)))
 
 
-def _hypergeometric(seen: int, taken: int, marked: int, every: int) -> float:
-    """The two-sided chance of ``seen`` marked ones among so many ``taken``: all that are no likelier, added up."""
+def _hypergeometric(seen: int, drawn: int, marked: int, every: int) -> float:
+    """The two-sided p-value of ``seen`` marked ones among ``drawn``: the sum over all counts that are no likelier."""
 
     def log(x: int) -> float:
-        rest = (marked, x), (every - marked, taken - x)
+        rest = (marked, x), (every - marked, drawn - x)
         return math.fsum(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for n, k in rest)
 
-    least, most = max(0, taken - every + marked), min(taken, marked)
+    least, most = max(0, drawn - every + marked), min(drawn, marked)
     logs = [log(x) for x in range(least, most + 1)]
-    own, top = log(seen), max(logs)
+    observed, top = log(seen), max(logs)
     whole = math.fsum(math.exp(each - top) for each in logs)
-    return min(1.0, math.fsum(math.exp(each - top) for each in logs if each <= own + 1e-9) / whole)
+    return min(1.0, math.fsum(math.exp(each - top) for each in logs if each <= observed + 1e-9) / whole)

@@ -1,8 +1,8 @@
-"""A rate that a fallible judge gave, corrected by what people said of a random sample of the same answers.
+"""A fallible judge's rate, corrected by people's labels of a random sample of the same answers.
 
-The estimate is prediction-powered (Angelopoulos et al. 2023) with the weight of the judge that has the least variance
-(PPI++, 2023): for verdicts of pass and fail that is the stratified one. People's rate among answers that the judge
-passed, and among those that it failed, each counts as often as the judge passes and fails all answers.
+The estimate is prediction-powered (Angelopoulos et al. 2023), with the weight of the judge that has the least variance
+(PPI++, 2023). For pass and fail that is the stratified estimate: people's rates among passed and among failed answers,
+weighted by how often the judge passes and fails all answers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from evalq.evalcore.statistics.rates import ALPHA, Interval, Rate, clustered, ex
 
 
 class Labelled(NamedTuple):
-    """One case: how many of its ``answers`` the judge ``passed``, and what people said of those that they labelled.
+    """One case: how many of its ``answers`` the judge ``passed``, and people's labels.
 
-    ``both`` passed by judge and person, ``false_pass`` by the judge alone, ``false_fail`` by the person alone,
-    ``neither`` by none.
+    ``both``: passed by judge and person, ``false_pass``: by the judge alone, ``false_fail``: by the person alone,
+    ``neither``: by none.
     """
 
     both: int
@@ -32,12 +32,12 @@ class Labelled(NamedTuple):
 
     @property
     def labels(self) -> int:
-        """Answers that a person has labelled."""
+        """How many answers have a label."""
         return self.both + self.false_pass + self.false_fail + self.neither
 
 
 class CorrectedRate(NamedTuple):
-    """The rate as people would have it, where it lies, and what the labels say without the judge."""
+    """The rate as people would see it, with its interval, and the rate of the labels alone."""
 
     value: float
     interval: Interval
@@ -46,8 +46,8 @@ class CorrectedRate(NamedTuple):
 
 
 class _Stratum(NamedTuple):
-    """Answers to which the judge gave one verdict: their share of all, people's rate among those labelled, and as how
-    many labels and how many cases these count, being of unequal weight.
+    """The answers with one verdict of the judge: their share of all answers, people's rate among the labelled ones, and
+    the effective numbers of labels and cases, since weights are unequal.
     """
 
     share: float
@@ -57,9 +57,9 @@ class _Stratum(NamedTuple):
 
 
 class _RateSpread(NamedTuple):
-    """Variances over cases of the linearised estimate: by labels, by the judge's rates, twice what both have in common.
+    """Variances over cases of the linearised estimate: by labels, by the judge's rates, and twice their covariance.
 
-    ``heads`` is how many labelled cases of one weight these would be.
+    ``heads`` is the effective number of labelled cases.
     """
 
     labels: float
@@ -69,10 +69,7 @@ class _RateSpread(NamedTuple):
 
 
 def _labels_alone(cases: Sequence[Labelled]) -> list[Rate]:
-    """What the labels say without the judge, for `clustered`: a case counts by the answers for which its labels stand.
-
-    A case of which more answers are labelled is no more important for that, one with fewer answers no less.
-    """
+    """The rates of the labels alone, for `clustered`. A case's weight does not grow with its share of labels."""
     return [
         Rate((case.both + case.false_fail) / case.labels, case.labels, case.weight * case.labels / case.answers)
         for case in cases
@@ -83,8 +80,8 @@ def _labels_alone(cases: Sequence[Labelled]) -> list[Rate]:
 def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> CorrectedRate | None:
     """The mean over cases like these of the rate at which people pass answers; None without a label that counts.
 
-    Labelled answers, or the cases of which some are, are taken to be a random sample. The interval is the narrower of
-    the corrected one and that of the labels alone: a judge that is no use costs nothing.
+    The labelled answers, or cases, must be a random sample. The interval is the narrower of the corrected one and that
+    of the labels alone, so that a useless judge costs nothing.
     """
     counted = [case for case in cases if case.answers and case.weight > 0]
     rates = _labels_alone(counted)
@@ -93,7 +90,7 @@ def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> CorrectedRate 
         return None
     whole = math.fsum(rate.weight for rate in rates)
     alone = math.fsum(rate.weight * rate.value for rate in rates) / whole
-    # A single labelled case says nothing of how cases differ, by which the correction is judged.
+    # A single labelled case does not show how cases differ, which the correction needs.
     if len(rates) == 1 < len(counted):
         return CorrectedRate(alone, by_labels, alone, by_labels)
     value, interval = _stratified(counted, alpha)
@@ -104,7 +101,7 @@ def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> CorrectedRate 
 
 def _alone(rates: Sequence[Rate], cases: int, alpha: float) -> Interval | None:
     if len(rates) == 1 and cases > 1:
-        # Of the others nothing is known: however many answers of it are labelled, it is one case.
+        # The other cases are unknown, so all labels of this one count as one case.
         return exact_interval(rates[0].value, 1.0, alpha)
     return clustered(rates, alpha)
 
@@ -118,7 +115,7 @@ def _stratified(cases: Sequence[Labelled], alpha: float) -> tuple[float, Interva
     labelled = [case for case in cases if case.labels]
     passed, failed = _strata(labelled, share)
     if len(cases) == 1:
-        # It stands for itself, and each of its answers for one.
+        # With a single case, each of its answers counts as a case.
         passed, failed = passed._replace(cases=passed.labels), failed._replace(cases=failed.labels)
     spread = _spread(cases, labelled, passed, failed)
     value = passed.share * passed.rate + failed.share * failed.rate
@@ -126,7 +123,7 @@ def _stratified(cases: Sequence[Labelled], alpha: float) -> tuple[float, Interva
         value, passed, failed, by_judge, _design_effect(labelled, passed, failed, spread, alpha), alpha
     )
     if len(labelled) > 1:
-        # With one labelled case more, of the kind that would move it most.
+        # Add one labelled case, of the kind that would move the rate most.
         more = spread.heads + 1
         half = _half(spread, len(labelled), cases, alpha) * spread.heads / more
         low = min(low, value - max(passed.rate, failed.rate) / more - half)
@@ -137,7 +134,7 @@ def _stratified(cases: Sequence[Labelled], alpha: float) -> tuple[float, Interva
 def _by_parts(
     value: float, passed: _Stratum, failed: _Stratum, by_judge: Interval, deflated: float, alpha: float
 ) -> Interval:
-    """MOVER (Zou and Donner 2008): each part's distance to its own bound, as if the others were known."""
+    """MOVER (Zou and Donner 2008): combine each part's distance to its own bound, as if the others were known."""
     slope = passed.rate - failed.rate
     judge = Interval(passed.share - by_judge.low, by_judge.high - passed.share)
     if slope < 0:
@@ -155,7 +152,7 @@ def _of_stratum(stratum: _Stratum, deflated: float, alpha: float) -> Interval:
         return Interval(0.0, 1.0)
     worth = stratum.labels / deflated
     if stratum.rate in (0.0, 1.0):
-        # Labels that are all alike do not say how alike those of one case are.
+        # Equal labels do not show how alike those of one case are.
         worth = min(worth, stratum.cases)
     worth = max(min(1.0, stratum.cases), worth)
     return exact_interval(stratum.rate * worth, worth, alpha)
@@ -164,14 +161,14 @@ def _of_stratum(stratum: _Stratum, deflated: float, alpha: float) -> Interval:
 def _strata(labelled: Sequence[Labelled], share: float) -> tuple[_Stratum, _Stratum]:
     passed = _stratum([(case, case.both, case.both + case.false_pass) for case in labelled], share)
     failed = _stratum([(case, case.false_fail, case.false_fail + case.neither) for case in labelled], 1.0 - share)
-    # Where people saw none of a kind, nothing is known of it: the other's rate is as good a guess as any.
+    # If no label is of a kind, use the other kind's rate.
     if not passed.labels:
         return passed._replace(rate=failed.rate), failed
     return passed, failed if failed.labels else failed._replace(rate=passed.rate)
 
 
 def _stratum(rows: Sequence[tuple[Labelled, int, int]], share: float) -> _Stratum:
-    """Of (case, how many labels are passes, how many there are)."""
+    """The stratum from rows of (case, passing labels, labels)."""
     rows = [row for row in rows if row[2]]
     if not rows:
         return _Stratum(share, 0.0, 0.0, 0.0)
@@ -185,13 +182,13 @@ def _stratum(rows: Sequence[tuple[Labelled, int, int]], share: float) -> _Stratu
 
 
 def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum) -> _RateSpread:
-    """By how much each case moves the rate, squared and added up."""
+    """The sums of squares of how far each case moves the rate."""
     whole = math.fsum(case.weight for case in cases)
     sums = [
         math.fsum(case.weight / case.answers * (case.both + case.false_pass) for case in labelled),
         math.fsum(case.weight / case.answers * (case.false_fail + case.neither) for case in labelled),
     ]
-    own, judged = [], []
+    by_labels, judged = [], []
     for case in cases:
         moved = 0.0
         for stratum, total, good, bad in (
@@ -200,20 +197,20 @@ def _spread(cases: Sequence[Labelled], labelled: Sequence[Labelled], passed: _St
         ):
             if good + bad:
                 moved += stratum.share / total * case.weight / case.answers * (good - stratum.rate * (good + bad))
-        own.append(moved)
+        by_labels.append(moved)
         beyond = case.passed / case.answers - passed.share
         judged.append(case.weight / whole * (passed.rate - failed.rate) * beyond)
     weights = [case.weight * case.labels / case.answers for case in labelled]
     return _RateSpread(
-        math.fsum(x * x for x in own),
+        math.fsum(x * x for x in by_labels),
         math.fsum(y * y for y in judged),
-        2.0 * math.fsum(x * y for x, y in zip(own, judged, strict=True)),
+        2.0 * math.fsum(x * y for x, y in zip(by_labels, judged, strict=True)),
         math.fsum(weights) ** 2 / math.fsum(weight * weight for weight in weights),
     )
 
 
 def _half(spread: _RateSpread, labelled: int, cases: Sequence[Labelled], alpha: float) -> float:
-    """Student's, the labels and the judge with as many degrees of freedom as each has cases of one weight."""
+    """Half of Student's interval; labels and judge each have the degrees of freedom of their effective cases."""
     all_heads = math.fsum(case.weight for case in cases) ** 2 / math.fsum(case.weight * case.weight for case in cases)
     few = student_t(_freedom(spread.heads), alpha) ** 2 * labelled / (labelled - 1)
     many = student_t(_freedom(all_heads), alpha) ** 2 * len(cases) / (len(cases) - 1)
@@ -221,14 +218,14 @@ def _half(spread: _RateSpread, labelled: int, cases: Sequence[Labelled], alpha: 
 
 
 def _freedom(heads: float) -> float:
-    """Degrees of freedom of so many cases of one weight."""
+    """The degrees of freedom of so many effective cases."""
     return max(1.0, heads - 1.0)
 
 
 def _design_effect(
     labelled: Sequence[Labelled], passed: _Stratum, failed: _Stratum, spread: _RateSpread, alpha: float
 ) -> float:
-    """By how much labels of few cases are worth less than as many of as many cases; at least 1."""
+    """The factor by which labels of the same cases are worth less than labels of different ones; at least 1."""
     cases, labels = len(labelled), sum(case.labels for case in labelled)
     plain = math.fsum(s.share**2 * s.rate * (1.0 - s.rate) / s.labels for s in (passed, failed) if s.labels)
     if cases < 2 or plain <= 0.0:

@@ -180,8 +180,8 @@ def test_answers_that_count_twice_decide_nothing(
         done = command("compare", *words, "--json")
         found = compared(done)
         assert {each["verdict"] for each in found} == {"inconclusive"}, found
-        assert f"Of the {side} {said}" in found[0]["copies"][0]
-        assert f"Of the {side} {said}" in command("compare", *words).stdout
+        assert f"The {side} has {said}" in found[0]["copies"][0]
+        assert f"The {side} has {said}" in command("compare", *words).stdout
     assert {each["verdict"] for each in compared(command("compare", "base", "own", "--json"))} == {"same"}
 
 
