@@ -254,7 +254,7 @@ PANELS = (
 )
 
 
-# What of the checks report is watched over time.
+# Metrics of the report over time.
 
 METRICS = (
     Metric(

@@ -1,4 +1,4 @@
-"""The report of checks for people: as Markdown, as a page with charts, and as rows."""
+"""Views of a checks report: Markdown, a page with charts, and rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         _judges(results),
         _cases(results["by_case"]),
         diversity_markdown(results),
-        _taken(results),
+        _usage_table(results),
         _failures(results),
         input_faults(report),
     ]
@@ -69,8 +69,8 @@ def _head(results: Mapping[str, Json]) -> str:
     bounds = results["pass_rate_interval"]
     passed = percent_between(results["pass_rate"], bounds["low"], bounds["high"])
     rate = f"Pass rate: {passed}, mean over {_over(outputs, cases)}"
-    told = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
-    lines = [rate, f"{told}; {cases['answered']:,} of {cases['total']:,} cases answered"]
+    passed_text = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
+    lines = [rate, f"{passed_text}; {cases['answered']:,} of {cases['total']:,} cases answered"]
     if plain := plain_line(results):
         lines.insert(1, plain)
     known = [each for key in ("pass_at", "pass_hat") for each in _passes(results, key)]
@@ -80,10 +80,10 @@ def _head(results: Mapping[str, Json]) -> str:
 
 
 def _over(outputs: Mapping[str, int], cases: Mapping[str, int]) -> str:
-    """Which cases a rate is over, and which of their outputs, where that is not all of them."""
+    """The cases and outputs that a rate covers, if they are not all."""
     whole = cases["answered"] == cases["total"]
-    found = "cases" if whole else f"the {cases['answered']:,} of {cases['total']:,} cases that were answered"
-    return found + (", without the outputs that have no verdict" if outputs["errors"] else "")
+    cases_text = "cases" if whole else f"the {cases['answered']:,} of {cases['total']:,} cases that were answered"
+    return cases_text + (", without the outputs that have no verdict" if outputs["errors"] else "")
 
 
 def _passes(results: Mapping[str, Json], key: str) -> Iterator[str]:
@@ -113,18 +113,18 @@ def _thresholds(decided: Mapping[str, Json]) -> str:
     return (
         f"Thresholds: {_VERDICTS[decided['verdict']]}{named}. Of {decided['total']}, each by itself: {counts}; "
         f"error at most {decided['alpha']:.1%} on either side ({decided['correction']} over all of them)"
-        + (f"; {told}" if (told := _advisory(decided)) else "")
+        + (f"; {advisory}" if (advisory := _advisory(decided)) else "")
     )
 
 
 def _advisory(decided: Mapping[str, Json]) -> str:
-    """Of thresholds that rest on judges."""
+    """The number of advisory thresholds."""
     count = decided["advisory"]
     return f"{count:,} rest on judges with too few labelled verdicts, and are advisory" if count else ""
 
 
 def _stopping(results: Mapping[str, Json]) -> str:
-    """What stopping early saved; nothing where no case could."""
+    """What stopping early saved; nothing if no case could."""
     stopping = results.get("stopping")
     if stopping is None:
         return ""
@@ -154,7 +154,7 @@ def _rates(title: str, head: str, key: str, entries: Sequence[Mapping[str, Json]
 
 
 def _judges(results: Mapping[str, Json]) -> str:
-    """Who judged; nothing where nobody did."""
+    """The judges; nothing without judges."""
     rows: list[tuple[object, ...]] = [
         (
             shorten(entry["judge"]),
@@ -172,9 +172,9 @@ def _judges(results: Mapping[str, Json]) -> str:
     return "## Judges\n\n" + table(head, rows)
 
 
-def _digests(found: Sequence[str]) -> str:
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return ", ".join(shorten(each)[:12] for each in found[:3]) + more
+def _digests(digests: Sequence[str]) -> str:
+    more = f" and {len(digests) - 3} more" if len(digests) > 3 else ""
+    return ", ".join(shorten(each)[:12] for each in digests[:3]) + more
 
 
 def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
@@ -185,7 +185,7 @@ def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
     rows: list[tuple[object, ...]] = []
     for entry in sorted(entries, key=order)[:_CASES]:
         rate, outputs = entry["pass_rate"], entry["outputs"]
-        demands = ", ".join(map(_demand, entry["thresholds"]))
+        demands = ", ".join(map(_threshold_text, entry["thresholds"]))
         judged = outputs["passed"] + outputs["failed"]
         rows.append(
             (
@@ -201,19 +201,19 @@ def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
     return f"{title}\n\n" + table(("Case", "Passed", "Pass rate (95 %)", "Score", "Errors", "Thresholds"), rows)
 
 
-def _demand(told: Mapping[str, Json]) -> str:
-    verdict = told["verdict"].replace("_", " ")
-    return f"{told['number']} {told['least']:g}: {verdict}{' (advisory)' if told.get('advisory') else ''}"
+def _threshold_text(entry: Mapping[str, Json]) -> str:
+    verdict = entry["verdict"].replace("_", " ")
+    return f"{entry['number']} {entry['least']:g}: {verdict}{' (advisory)' if entry.get('advisory') else ''}"
 
 
-def _taken(results: Mapping[str, Json]) -> str:
-    """What outputs took, where any record said so."""
+def _usage_table(results: Mapping[str, Json]) -> str:
+    """The usage of outputs, if any record has it."""
     rows: list[tuple[object, ...]] = []
     for key, name in (("latency_seconds", "Seconds"), ("cost", "Cost"), ("tokens", "Tokens")):
         entry = results[key]
         if entry["count"]:
-            told = (_figure(entry[part]) for part in ("mean", "p50", "p90", "p95", "p99", "max", "total"))
-            rows.append((name, entry["count"], *told))
+            figures = (_format_figure(entry[part]) for part in ("mean", "p50", "p90", "p95", "p99", "max", "total"))
+            rows.append((name, entry["count"], *figures))
     if not rows:
         return ""
     return "## What outputs took\n\n" + table(
@@ -234,11 +234,11 @@ def _failures(results: Mapping[str, Json]) -> str:
     return "## Outputs that failed\n\n" + table(("Where", "Why"), rows)
 
 
-def _figure(value: float | None) -> str:
+def _format_figure(value: float | None) -> str:
     return NONE if value is None else f"{value:,.4g}"
 
 
-# What the page of a checks run begins with and draws.
+# The summary and the charts of the page.
 
 _REACHED: Mapping[str, tuple[str, State]] = {
     "holds": ("reached", "good"),
@@ -260,19 +260,19 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     results = report["results"]
     outputs, decided, cases = results["outputs"], results["thresholds"], results["cases"]
     bounds = results["pass_rate_interval"]
-    told, state = _REACHED.get(decided["verdict"], ("none set", "none"))
+    reached, state = _REACHED.get(decided["verdict"], ("none set", "none"))
     judged = outputs["passed"] + outputs["failed"]
     every = judged + outputs["errors"]
     over = of_answered((judged, every, "outputs with a verdict"), (cases["answered"], cases["total"], "cases answered"))
-    noted = "; ".join(filter(None, (interval_text(bounds["low"], bounds["high"]), over)))
-    # Of all outputs: where three of four have no verdict, one that passes is no whole.
+    note = "; ".join(filter(None, (interval_text(bounds["low"], bounds["high"]), over)))
+    # Of all outputs: if three of four have no verdict, "1 of 1" would hide that.
     return Summary(
         f"{outputs['passed']:,} of {every:,} outputs passed",
         _sentence(results),
         state if decided["total"] else "none",
         tiles=(
-            Tile("Pass rate", number(results["pass_rate"], "share"), noted, "doubtful" if over else "none"),
-            *_people(results),
+            Tile("Pass rate", number(results["pass_rate"], "share"), note, "doubtful" if over else "none"),
+            *_people_tiles(results),
             Tile("Score", number(results["score"], "points"), "mean over cases"),
             Tile("Failed", number(outputs["failed"], "count")),
             Tile("No verdict", number(outputs["errors"], "count"), state="doubtful" if outputs["errors"] else "none"),
@@ -281,39 +281,43 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
                 f"{cases['answered']:,} of {cases['total']:,}",
                 state="doubtful" if cases["answered"] < cases["total"] else "none",
             ),
-            Tile("Thresholds", told, f"{decided['holds']:,} of {decided['total']:,} hold", state),
-            *_collapse(results),
+            Tile("Thresholds", reached, f"{decided['holds']:,} of {decided['total']:,} hold", state),
+            *_collapse_tiles(results),
             Tile("Median latency", number(results["latency_seconds"]["p50"], "seconds")),
             Tile("Cost", number(results["cost"]["total"], "number")),
         ),
     )
 
 
-def _people(results: Mapping[str, Json]) -> Iterator[Tile]:
-    """What checks say that no judge decides, and what people would say of those that one does."""
+def _people_tiles(results: Mapping[str, Json]) -> Iterator[Tile]:
+    """The pass rates by plain checks and by people's labels."""
     if "plain" not in results:
         return
-    plain, found = results["plain"], results["labels"]["outputs"]["corrected"]
+    plain, corrected = results["plain"], results["labels"]["outputs"]["corrected"]
     yield Tile("By plain checks", number(plain["pass_rate"], "share"), interval_text(plain["low"], plain["high"]))
-    if found["value"] is not None:
-        yield Tile("By people's labels", number(found["value"], "share"), interval_text(found["low"], found["high"]))
+    if corrected["value"] is not None:
+        yield Tile(
+            "By people's labels",
+            number(corrected["value"], "share"),
+            interval_text(corrected["low"], corrected["high"]),
+        )
 
 
-def _collapse(results: Mapping[str, Json]) -> Iterator[Tile]:
-    """What is known of collapse, where answers are counted by kind."""
+def _collapse_tiles(results: Mapping[str, Json]) -> Iterator[Tile]:
+    """Collapse and kinds, if answers are counted by kind."""
     if "diversity" in results:
-        found = results["diversity"]
-        told, state = _NOWHERE.get(found["verdict"], ("not known", "none"))
-        noted = f"{found['verdicts']['collapsed']:,} of {found['cases']:,} cases, each by itself"
-        yield Tile("Collapse", told, noted, state)
-        yield Tile("Kinds of answers", number(found["effective_modes"], "number"), "effective, mean over cases")
+        diversity = results["diversity"]
+        answer, state = _NOWHERE.get(diversity["verdict"], ("not known", "none"))
+        note = f"{diversity['verdicts']['collapsed']:,} of {diversity['cases']:,} cases, each by itself"
+        yield Tile("Collapse", answer, note, state)
+        yield Tile("Kinds of answers", number(diversity["effective_modes"], "number"), "effective, mean over cases")
 
 
 def _sentence(results: Mapping[str, Json]) -> str:
     errors, missing = results["outputs"]["errors"], results["cases"]["unrecorded"]
     parts = [f"{errors:,} outputs have no verdict."] if errors else []
     parts += [f"{missing:,} cases have no output."] if missing else []
-    parts += [told] if (told := on_trust_line(results)) else []
+    parts += [advice] if (advice := on_trust_line(results)) else []
     return " ".join(parts)
 
 
@@ -321,8 +325,8 @@ def _lowest_first(marks: Iterable[Mark]) -> list[Mark]:
     return sorted(marks, key=lambda mark: (mark.value is not None, mark.value or 0.0, mark.label))
 
 
-def _of(entries: Sequence[Mapping[str, Json]], key: str) -> list[Mark]:
-    """The pass rates of entries with bounds of their own."""
+def _rate_marks(entries: Sequence[Mapping[str, Json]], key: str) -> list[Mark]:
+    """The pass rates of entries, with their bounds."""
     return _lowest_first(
         Mark(entry[key], entry["pass_rate"], entry["low"], entry["high"], note=_note(entry["outputs"]))
         for entry in entries
@@ -333,8 +337,8 @@ def _of(entries: Sequence[Mapping[str, Json]], key: str) -> list[Mark]:
 def _note(outputs: Mapping[str, int]) -> str:
     judged = outputs["passed"] + outputs["failed"]
     known = f"{outputs['passed']:,} of {judged:,}" if judged else ""
-    lacking = f"{outputs['errors']:,} without a verdict" if outputs["errors"] else ""
-    return ", ".join(filter(None, (known, lacking))) or "no output"
+    without = f"{outputs['errors']:,} without a verdict" if outputs["errors"] else ""
+    return ", ".join(filter(None, (known, without))) or "no output"
 
 
 def _case_marks(report: Mapping[str, Json]) -> list[Mark]:
@@ -352,20 +356,20 @@ def _case_marks(report: Mapping[str, Json]) -> list[Mark]:
 
 
 def _shares(report: Mapping[str, Json]) -> Iterator[Mark]:
-    """The cases nearest to collapse first; a single answer has no share to speak of."""
+    """The cases nearest to collapse first, without those that have a single answer."""
     known = [entry for entry in report["results"].get("diversity", {}).get("by_case", ()) if entry["answers"] > 1]
     for entry in sorted(known, key=lambda entry: (-entry["mode_share"]["value"], entry["case"])):
-        share, said = entry["mode_share"], entry["verdict"]
+        share, verdict = entry["mode_share"], entry["verdict"]
         kinds = f"{entry['effective_modes']['q1']:.1f} effective kinds"
-        note = f"{said}{describe_chain(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
+        note = f"{verdict}{describe_chain(entry)}; {kinds}; collapsed above {entry['collapse_share']:g}"
         judged = describe_pairs(entry)
         note += f"; of pairs, a judge: {judged}" if judged else ""
-        yield Mark(entry["case"], share["value"], share["low"], share["high"], _KINDS.get(said, "none"), note=note)
+        yield Mark(entry["case"], share["value"], share["low"], share["high"], _KINDS.get(verdict, "none"), note=note)
 
 
 def _pass_chart(key: str) -> Chart:
     name = "pass@k" if key == "pass_at" else "pass^k"
-    said = "one of k answers, at least, passes" if key == "pass_at" else "all of k answers pass"
+    event = "one of k answers, at least, passes" if key == "pass_at" else "all of k answers pass"
 
     def marks(report: Mapping[str, Json]) -> Iterator[Mark]:
         for entry in report["results"][key]:
@@ -373,7 +377,7 @@ def _pass_chart(key: str) -> Chart:
                 label, note = name.replace("k", str(entry["k"])), f"{entry['cases']:,} cases"
                 yield Mark(label, entry["value"], entry["low"], entry["high"], note=note)
 
-    caption = f"The chance that {said}, mean over cases with so many answers, with 95 % intervals."
+    caption = f"The chance that {event}, mean over cases with so many answers, with 95 % intervals."
     return Chart(name, caption, "dots", "share", marks, "Of", (0.0, 1.0))
 
 
@@ -394,7 +398,7 @@ _CHARTS = (
         f"Mean over the cases of a tag, {_RATE}",
         "dots",
         "share",
-        lambda report: _of(report["results"]["by_tag"], "tag"),
+        lambda report: _rate_marks(report["results"]["by_tag"], "tag"),
         "Tag",
         (0.0, 1.0),
     ),
@@ -403,7 +407,7 @@ _CHARTS = (
         f"Outputs that passed a check, mean over its cases, {_RATE}",
         "dots",
         "share",
-        lambda report: _of(report["results"]["by_check"], "check"),
+        lambda report: _rate_marks(report["results"]["by_check"], "check"),
         "Check",
         (0.0, 1.0),
     ),
@@ -423,7 +427,7 @@ _CHARTS = (
 )
 
 
-# An output as a row of the page: its case, and of a failed one each check beside what came.
+# Rows of the page: an output, and each of its checks.
 
 
 class _CheckRow(msgspec.Struct):
@@ -449,11 +453,11 @@ class _OutputRow(msgspec.Struct):
 _checks = msgspec.json.Decoder(list[_CheckRow]).decode
 
 
-def _reader(report: Mapping[str, Json]) -> Callable[[Any], Row | None]:
-    return _see
+def _row_reader(report: Mapping[str, Json]) -> Callable[[Any], Row | None]:
+    return _row
 
 
-def _see(line: _OutputRow) -> Row:
+def _row(line: _OutputRow) -> Row:
     state = state_of(line.status)
     identity = line.id or ""
     name = identity if line.repeat is None else f"{identity}#{line.repeat}"
@@ -462,13 +466,13 @@ def _see(line: _OutputRow) -> Row:
 
 
 def _evidence(line: _OutputRow) -> Iterator[Evidence]:
-    """What an output fell short of, then what it met."""
-    found = list(_check_evidence(_checks(line.checks), ""))
+    """The checks that an output fails, then those that it passes."""
+    evidence = list(_check_evidence(_checks(line.checks), ""))
     for name, passed in line.labels.items():
-        said = "people say that it passes" if passed else "people say that it fails"
-        found.append(Evidence(f"{name} › people", "a label", said, passed))
-    yield from sorted(found, key=lambda piece: piece.fine)
-    if not found:
+        label = "people say that it passes" if passed else "people say that it fails"
+        evidence.append(Evidence(f"{name} › people", "a label", label, passed))
+    yield from sorted(evidence, key=lambda piece: piece.fine)
+    if not evidence:
         yield Evidence("output", "an answer", line.reason or "")
 
 
@@ -480,7 +484,7 @@ def _check_evidence(checks: Sequence[_CheckRow], before: str) -> Iterator[Eviden
 
 
 def _case_failed(entry: Json) -> bool:
-    """Whether an entry of a list in the report is of a case that has an output which did not pass, or of a collapse."""
+    """Whether an entry in the report is of a case with an output that did not pass, or with a collapse."""
     if not isinstance(entry, dict):
         return False
     outputs = entry.get("outputs")
@@ -495,7 +499,7 @@ VIEWS = Views(
     notices,
     summary=page_summary,
     charts=_CHARTS,
-    rows=Rows((Column("Case"), Column("Repeat", "number"), Column("Score", "number")), _OutputRow, _reader),
+    rows=Rows((Column("Case"), Column("Repeat", "number"), Column("Score", "number")), _OutputRow, _row_reader),
     at_times=("diversity", "judges", "labels", "plain", "stopping"),
     failed=_case_failed,
 )

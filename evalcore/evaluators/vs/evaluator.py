@@ -26,7 +26,7 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.vs.collapse import normalize
-from evalq.evalcore.evaluators.vs.inputs import answered, complete, output_line, prompts, stopping
+from evalq.evalcore.evaluators.vs.inputs import complete_request, evaluation_request, output_line, prompts, stopping
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.report import OutputGatherer, VsState, section
 from evalq.evalcore.evaluators.vs.sample import write_sample
@@ -162,7 +162,7 @@ def _unrecorded(report: Mapping[str, Any]) -> list[str]:
     return [entry["case"] for entry in report["results"]["mode_collapse"] if not entry["runs"]["total"]]
 
 
-def _named(batch: Batch, params: VsParams) -> Iterator[str]:
+def _case_ids(batch: Batch, params: VsParams) -> Iterator[str]:
     judge = judge_for(params)
     return filter(None, (judge.case(data) for _, data in batch.lines()))
 
@@ -173,7 +173,7 @@ MEASURES = Measures(
     _observe,
     _collapsed,
     _stopped,
-    _named,
+    _case_ids,
     collapse_p=_collapse_p,
     diverse=_diverse,
     numbers=(
@@ -225,7 +225,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     State = VsState
     command = CommandLine(
         positional="golden",
-        request=complete,
+        request=complete_request,
         options=(
             Option(
                 ("--outputs",),
@@ -243,7 +243,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     views = VIEWS
     sample = Sample(write_sample, records=1_500)
     gathering = Gathering((".json",), output_line)
-    calls = Calls("target", prompts, answered, answers_suffice=True, repeats=True, stopping=stopping)
+    calls = Calls("target", prompts, evaluation_request, answers_suffice=True, repeats=True, stopping=stopping)
     whole = WholeInput(_settle, leave_out_repeated, _dead_output)
 
     def evaluate(self, batch: Batch, params: VsParams) -> Outcome[VsState]:

@@ -1,4 +1,4 @@
-"""The golden set: reading it into plain params, with all faults by key path, and checking what it expects."""
+"""Read the golden set into plain params, with all faults by key path, and check its expectations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _COMPARISON = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
 def load_golden(path: str | Path, agents: Sequence[Agent], levels: Sequence[Level]) -> list[dict[str, Any]]:
     """The cases of a golden set as plain params, in the file's order.
 
-    Raises ConfigError that lists every fault with its key path, or says that the file cannot be read.
+    Raises ConfigError with every fault by key path, or if the file cannot be read.
     """
     data = load_mapping(path)
     reader = _GoldenReader({agent.id: agent.level for agent in agents})
     # Read to the end first, so that a user can correct all faults at once.
     cases = list(reader.read(data, {f"{level.key}_tests": level.name for level in levels}))
     if not cases and not reader.faults:
-        reader.fault("test_cases", "holds no case")
+        reader.fault("test_cases", "has no case")
     if reader.faults:
         raise ConfigError("\n  ".join([f"{path}: the golden set is not valid", *reader.faults]))
     return cases
@@ -52,10 +52,10 @@ def load_inputs(path: str | Path, wanted: Collection[str]) -> dict[str, str]:
             # load_golden does not check this, because only a target needs it.
             value = entry.get("input")
             if value is None or value == "":
-                faults.append(f"{join(join(join('test_cases', group), index), 'input')}: missing; a target is asked it")
+                faults.append(f"{join(join(join('test_cases', group), index), 'input')}: missing; the target needs it")
             texts[entry["id"]] = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if faults:
-        raise ConfigError("\n  ".join([f"{path}: cases without an input cannot be called", *faults]))
+        raise ConfigError("\n  ".join([f"{path}: these cases have no input to send to the target", *faults]))
     return texts
 
 
@@ -65,18 +65,18 @@ class _GoldenReader:
     def __init__(self, level_of: dict[str, str]) -> None:
         self.faults: list[str] = []
         self._level_of = level_of
-        self._first: dict[str, str] = {}
+        self._paths: dict[str, str] = {}
 
     def fault(self, path: str, reason: str) -> None:
         self.faults.append(f"{path}: {reason}")
 
     def read(self, data: dict[str, Any], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
         """The valid cases below ``test_cases``; ``groups`` maps a group's key to its level."""
-        self._only(data, ("test_cases",), "")
+        self._check_keys(data, ("test_cases",), "")
         top = data.get("test_cases")
         if not isinstance(top, dict):
             return self.fault("test_cases", f"must be a mapping of groups ({', '.join(groups)}), found {kind_of(top)}")
-        self._only(top, tuple(groups), "test_cases")
+        self._check_keys(top, tuple(groups), "test_cases")
         for group, level in groups.items():
             path = join("test_cases", group)
             entries = top.get(group) or []
@@ -89,7 +89,7 @@ class _GoldenReader:
                     yield case
         return None
 
-    def _only(self, data: dict[Any, Any], known: tuple[str, ...], path: str) -> None:
+    def _check_keys(self, data: dict[Any, Any], known: tuple[str, ...], path: str) -> None:
         for key in data:
             if key not in known:
                 self.fault(join(path, str(key)), f"unknown key (known here: {', '.join(known)})")
@@ -98,17 +98,15 @@ class _GoldenReader:
         if not isinstance(entry, dict):
             self.fault(path, f"must be a mapping, found {kind_of(entry)}")
             return None
-        self._only(entry, _KEYS, path)
+        self._check_keys(entry, _KEYS, path)
         identity, agent = entry.get("id"), entry.get("agent")
         self._check_id(identity, path)
-        registered = self._level_of.get(agent) if isinstance(agent, str) else None
-        if registered is None:
-            found = repr(shorten(agent)) if isinstance(agent, str) else kind_of(agent)
-            self.fault(join(path, "agent"), f"{found} is not in the registry of agents")
-        elif registered != level:
-            self.fault(
-                join(path, "agent"), f"{agent} is registered as {registered}, but stands among the {level} cases"
-            )
+        registered_level = self._level_of.get(agent) if isinstance(agent, str) else None
+        if registered_level is None:
+            described = repr(shorten(agent)) if isinstance(agent, str) else kind_of(agent)
+            self.fault(join(path, "agent"), f"{described} is not in the registry of agents")
+        elif registered_level != level:
+            self.fault(join(path, "agent"), f"{agent} is registered as {registered_level}, but this is a {level} case")
         expected = self._expected(entry.get("expected"), join(path, "expected"))
         return {"id": identity, "agent": agent, "input_sha256": self._digest(entry.get("input"), path), **expected}
 
@@ -116,10 +114,10 @@ class _GoldenReader:
         where = join(path, "id")
         if not isinstance(identity, str) or not identity:
             self.fault(where, "missing" if identity is None else f"must be text, found {kind_of(identity)}")
-        elif identity in self._first:
-            self.fault(where, f"{shorten(identity)!r} is already the id of {self._first[identity]}")
+        elif identity in self._paths:
+            self.fault(where, f"{shorten(identity)!r} is already the id of {self._paths[identity]}")
         else:
-            self._first[identity] = path
+            self._paths[identity] = path
 
     def _digest(self, value: Any, path: str) -> str:
         try:
@@ -147,9 +145,9 @@ class _GoldenReader:
 
     def _phases(self, value: Any, path: str) -> list[int]:
         if not isinstance(value, list) or not value or not all(type(phase) is int for phase in value):
-            self.fault(path, "must be a list of phase numbers, at least one")
+            self.fault(path, "must be a list of at least one phase number")
             return []
-        # Once each: a phase given twice would count twice in the share of phases.
+        # Once each: a repeated phase would count twice in the share of phases.
         return sorted(set(value))
 
     def _range(self, value: Any, path: str) -> list[float]:
@@ -172,7 +170,7 @@ class _GoldenReader:
             return {"want": value}
         match = _COMPARISON.fullmatch(value)
         if match is None:
-            reason = "is no comparison: write one of >= > <= < == != and a number"
+            reason = "is not a comparison: write one of >= > <= < == != and a number"
             self.fault(path, f"{shorten(value)!r} {reason}")
             return {}
         number = match[2]
@@ -189,7 +187,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-# Checks of what a case expects beyond its level: look up a key, and compare its value
+# Checking expectations: look up a key, and compare its value
 
 _ABSENT = object()
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -237,28 +235,28 @@ def unmet(check: ExpectationCheck, output: dict[str, Any]) -> Unmet | None:
     """Why ``output`` fails the check; None if it passes."""
     expected = check.expectation
     # Without the output's own value, so that outputs with the same failure are counted together.
-    kind = f"{expected.key} is not {_in_words(expected)}"
-    value = _taken(check, output)
+    kind = f"{expected.key} is not {_describe_expected(expected)}"
+    value = _look_up(check, output)
     if value is _ABSENT:
-        places = " and ".join(".".join(path) for path in check.paths)
-        return Unmet(f"{expected.key} not found", f"{expected.key} not found (looked at {places})")
-    compared, problem = _comparable(value, expected.want, check.take)
+        paths = " and ".join(".".join(path) for path in check.paths)
+        return Unmet(f"{expected.key} not found", f"{expected.key} not found (looked at {paths})")
+    compared, problem = _to_comparable(value, expected.want, check.take)
     if problem:
-        return Unmet(kind, f"{expected.key} is {problem}, expected {_in_words(expected)}")
+        return Unmet(kind, f"{expected.key} is {problem}, expected {_describe_expected(expected)}")
     if _OPERATORS[expected.op](compared, expected.want):
         return None
-    return Unmet(kind, f"{expected.key} is {_shown(compared)}, expected {_in_words(expected)}")
+    return Unmet(kind, f"{expected.key} is {_format_value(compared)}, expected {_describe_expected(expected)}")
 
 
-def _taken(check: ExpectationCheck, output: dict[str, Any]) -> Any:
-    found = _found(check, output)
-    # SPEC, section 1: at any of its places, because agents keep alternatives in different ones.
+def _look_up(check: ExpectationCheck, output: dict[str, Any]) -> Any:
+    values = _values_at_paths(check, output)
+    # SPEC, section 1: at any of its paths, because agents keep alternatives at different ones.
     if check.take == "non_empty":
-        return any(found)
-    return next(found, _ABSENT)
+        return any(values)
+    return next(values, _ABSENT)
 
 
-def _found(check: ExpectationCheck, output: dict[str, Any]) -> Iterator[Any]:
+def _values_at_paths(check: ExpectationCheck, output: dict[str, Any]) -> Iterator[Any]:
     """The values at the check's paths, in order, without paths that do not exist."""
     for path in check.paths:
         value: Any = output
@@ -268,8 +266,8 @@ def _found(check: ExpectationCheck, output: dict[str, Any]) -> Iterator[Any]:
             yield value
 
 
-def _comparable(value: Any, want: bool | float | str, take: str) -> tuple[Any, str]:
-    """``value`` in the form that is compared with ``want``, or what is wrong with it."""
+def _to_comparable(value: Any, want: bool | float | str, take: str) -> tuple[Any, str]:
+    """``value`` in a form to compare with ``want``, or what is wrong with it."""
     if take == "length" and not isinstance(value, list):
         return value, kind_of(value)
     # Before numbers, because Python's True is the number 1.
@@ -284,11 +282,11 @@ def _comparable(value: Any, want: bool | float | str, take: str) -> tuple[Any, s
     return value, "" if number else kind_of(value)
 
 
-def _in_words(expected: Expectation) -> str:
-    return _shown(expected.want) if expected.op == "==" else f"{expected.op} {expected.want}"
+def _describe_expected(expected: Expectation) -> str:
+    return _format_value(expected.want) if expected.op == "==" else f"{expected.op} {expected.want}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
         return repr(shorten(value))
     return str(value).lower() if isinstance(value, bool) else shorten(repr(value))

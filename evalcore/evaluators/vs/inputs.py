@@ -1,4 +1,4 @@
-"""Requests: the golden set and the registry become params, cases become prompts, and decided cases stop."""
+"""Turn golden set and registry into params, and cases into prompts; stop decided cases."""
 
 from __future__ import annotations
 
@@ -25,68 +25,68 @@ from evalq.evalcore.statistics.mode_share import stopping_rule
 _USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
 
 
-def complete(asked: Request) -> Request:
-    """``asked`` with its golden set in params and its recorded outputs as inputs. Raises UsageError, ConfigError."""
-    options = asked.options
+def complete_request(request: Request) -> Request:
+    """``request`` with the golden set in params and the recorded outputs as inputs. Raises UsageError, ConfigError."""
+    options = request.options
     outputs = [str(path) for path in options.get("outputs") or ()]
-    if not outputs and asked.params.get("cases"):
-        return asked  # params that hold a golden set already: the inputs are recorded outputs
+    if not outputs and request.params.get("cases"):
+        return request  # params have the golden set already, and the inputs are recorded outputs
     if not outputs:
         raise UsageError(f"vs needs recorded outputs or a target: {_USE}")
     require_distinct(outputs)
-    return Request(inputs=outputs, params=_selected(asked)[0], options=options)
+    return Request(inputs=outputs, params=_selected_cases(request)[0], options=options)
 
 
-def prompts(asked: Request) -> Iterator[Prompt]:
+def prompts(request: Request) -> Iterator[Prompt]:
     """A prompt for each selected case of the golden set: its input, as text. Raises UsageError, ConfigError."""
-    if asked.options.get("outputs"):
-        raise UsageError("--outputs are evaluated, a --target is called: give one of them")
-    params = _selected(asked)[1]
+    if request.options.get("outputs"):
+        raise UsageError("evalq evaluates --outputs, or calls a --target: give only one of them")
+    params = _selected_cases(request)[1]
     cases = params.selected()
-    texts = load_inputs(asked.inputs[0], {case.id for case in cases})
+    texts = load_inputs(request.inputs[0], {case.id for case in cases})
     for case in cases:
         yield Prompt(case.id, case.agent, texts[case.id])
 
 
-def answered(asked: Request, outputs: Path, folder: Path) -> Request:
-    """The request that ``--outputs`` would make of the recorded answers; nothing is written into ``folder``."""
-    return Request(asked.inputs, asked.params, {**asked.options, "outputs": (str(outputs),)})
+def evaluation_request(request: Request, outputs: Path, folder: Path) -> Request:
+    """The request to evaluate the recorded answers, like that of ``--outputs``; writes nothing into ``folder``."""
+    return Request(request.inputs, request.params, {**request.options, "outputs": (str(outputs),)})
 
 
-def stopping(asked: Request) -> StoppingByCase:
-    """The rule for which cases of the golden set are decided. Raises UsageError, ConfigError."""
-    return stopping_for(_selected(asked)[1])
+def stopping(request: Request) -> StoppingByCase:
+    """Decides which cases of the golden set are decided. Raises UsageError, ConfigError."""
+    return stopping_for(_selected_cases(request)[1])
 
 
-def _selected(asked: Request) -> tuple[dict[str, Any], VsParams]:
+def _selected_cases(request: Request) -> tuple[dict[str, Any], VsParams]:
     """Params with the golden set, plain and validated. Raises UsageError, ConfigError."""
-    options = asked.options
-    if len(asked.inputs) != 1:
-        raise UsageError(f"vs takes one golden set, not {len(asked.inputs)} files: {_USE}")
+    options = request.options
+    if len(request.inputs) != 1:
+        raise UsageError(f"vs takes one golden set, not {len(request.inputs)} files: {_USE}")
     if options.get("all") and (options.get("agent") or options.get("level")):
-        raise UsageError("--all goes with neither --agent nor --level")
-    params = dict(asked.params)
+        raise UsageError("--all cannot be used with --agent or --level")
+    params = dict(request.params)
     if options.get("registry"):
         params["agents"] = load_agents(options["registry"])
     # Without the selection: only the golden set shows whether it fits, and reading that needs agents and levels.
     base = validate(VsParams, {key: value for key, value in params.items() if key not in ("agent", "level")}, "params")
     params["agents"] = [agent.model_dump() for agent in base.agents]
-    params["cases"] = load_golden(asked.inputs[0], base.agents, base.levels)
-    params["agent"] = _agent(options.get("agent") or params.get("agent") or "", base)
+    params["cases"] = load_golden(request.inputs[0], base.agents, base.levels)
+    params["agent"] = _find_agent(options.get("agent") or params.get("agent") or "", base)
     params["level"] = options.get("level") or params.get("level") or ""
-    whole = validate(VsParams, params, str(asked.inputs[0]))
+    whole = validate(VsParams, params, str(request.inputs[0]))
     if not whole.selected():
-        raise UsageError(f"{asked.inputs[0]} holds no case of --agent {params['agent']!r} --level {params['level']!r}")
+        raise UsageError(f"{request.inputs[0]} has no case of --agent {params['agent']!r} --level {params['level']!r}")
     return params, whole
 
 
-def _agent(asked: str, params: VsParams) -> str:
-    """The id of the agent that ``asked`` names: by its id, or by the number before its first dash."""
+def _find_agent(name: str, params: VsParams) -> str:
+    """The id of the agent with this id, or with this number before its first dash."""
     ids = [agent.id for agent in params.agents]
-    fitting = [known for known in ids if asked in (known, known.split("-")[0])]
-    if asked and not fitting:
-        raise UsageError(f"no agent {asked!r}; there are: {', '.join(ids)}")
-    return fitting[0] if fitting else ""
+    matching = [known for known in ids if name in (known, known.split("-")[0])]
+    if name and not matching:
+        raise UsageError(f"no agent {name!r}; there are: {', '.join(ids)}")
+    return matching[0] if matching else ""
 
 
 def output_line(name: str, data: bytes) -> bytes:
@@ -112,20 +112,20 @@ def stopping_for(params: VsParams) -> StoppingByCase:
     """Decides each case by the share of its most common recommendation, as its outputs arrive.
 
     It judges lines as the report does, so a report of the same lines has the same verdict. The chance that a case is
-    ever decided wrongly is at most ALPHA, however often it is asked about.
+    ever decided wrongly is at most ALPHA, however often it is checked.
     """
     judge = judge_for(params)
 
-    def judged(line: bytes) -> OutputTest | None:
+    def tested(line: bytes) -> OutputTest | None:
         test = judge.test(line)
-        # An error in the report is no answer here, either.
+        # Errors do not count here either.
         return None if test.plan is None or test.repeat is None or test.scores is None else test
 
-    return StoppingByCase(judged, lambda: _CaseSoFar(params.collapse.collapse_share))
+    return StoppingByCase(tested, lambda: _OptionCounts(params.collapse.collapse_share))
 
 
-class _CaseSoFar(CaseSoFar):
-    """How often each option of a case came, and the largest of these counts."""
+class _OptionCounts(CaseSoFar):
+    """Counts the options of a case, and the largest of these counts."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class _CaseSoFar(CaseSoFar):
         self._runs = self._mode = 0
 
     def count(self, test: OutputTest) -> None:
-        # A run without an option is in no share, so it does not help to decide.
+        # A run without an option counts in no share.
         if test.option is None:
             return
         # Normalised, as in the report's verdict. Otherwise it could stop a case that the report calls undecided.

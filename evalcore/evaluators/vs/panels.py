@@ -1,4 +1,4 @@
-"""What of a vs report is watched over time: metrics, and the specification's dashboard with what is behind it."""
+"""The metrics of a vs report over time, and the specification's dashboard."""
 
 from __future__ import annotations
 

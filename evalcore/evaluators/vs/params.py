@@ -22,7 +22,7 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class Level(Params):
-    """A level of verbalized sampling: the phases it requires, and which validators apply to it."""
+    """A level of verbalized sampling: its required phases, and its validators."""
 
     name: str
     phases: tuple[int, ...] = Field(min_length=1)
@@ -38,7 +38,7 @@ class Level(Params):
 LEVELS = (
     Level(name="Full", phases=(0, 1, 2, 3, 4, 5), t_scores=True, self_critique=True),
     Level(name="Enhanced", phases=(0, 1, 2, 4), t_scores=True, self_critique=False),
-    # T-scores are N/A on Light, as the seed's dashboard shows them.
+    # The seed's dashboard shows T-scores on Light as N/A.
     Level(name="Light", phases=(0, 1, 4), t_scores=False, self_critique=False),
 )
 
@@ -62,14 +62,14 @@ def load_agents(path: str | Path) -> list[dict[str, str]]:
     """The agents of a registry file as plain params. Raises ConfigError with file and key.
 
     ``agents`` maps an id to a level, or, as the agents' own registry does, to an object with ``vs_level`` and perhaps
-    ``legacy_id``. Its other keys say nothing of levels. An agent of it without a ``vs_level`` is held to none.
+    ``legacy_id``. Other keys, and agents without a ``vs_level``, are ignored.
     """
     data = load_mapping(path)
     agents: Mapping[Any, Any] | Any = data.get("agents")
     if not isinstance(agents, dict) or not agents:
         raise ConfigError(f"{path}: agents: must be a mapping of agent ids to levels")
     if all(isinstance(entry, dict) for entry in agents.values()):
-        return _described(path, agents)
+        return _agents_of_registry(path, agents)
     unknown = sorted(set(data) - {"agents"})
     if unknown:
         raise ConfigError(f"{path}: {unknown[0]}: unknown key (known here: agents)")
@@ -80,9 +80,9 @@ def load_agents(path: str | Path) -> list[dict[str, str]]:
     return [{"id": agent, "level": level} for agent, level in agents.items()]
 
 
-def _described(path: str | Path, agents: Mapping[Any, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The agents of a registry that describes each, under its id and, where it had another one, under that."""
-    found: dict[str, str] = {}
+def _agents_of_registry(path: str | Path, agents: Mapping[Any, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The agents of a registry that describes each, by their ids and legacy ids."""
+    levels: dict[str, str] = {}
     for agent, entry in agents.items():
         level, legacy = entry.get("vs_level"), entry.get("legacy_id")
         if level is None:
@@ -93,19 +93,21 @@ def _described(path: str | Path, agents: Mapping[Any, Mapping[str, Any]]) -> lis
             raise ConfigError(f"{path}: agents.{agent}.legacy_id: must be text such as '02', or null")
         names = [agent]
         if legacy is not None:
-            # "A2-theoretical-framework-architect" was "02-theoretical-framework-architect": golden sets still say so.
+            # Golden sets still name "A2-theoretical-framework-architect" "02-theoretical-framework-architect".
             number = f"{legacy:02d}" if isinstance(legacy, int) else legacy
             names.append("-".join(filter(None, (number, agent.partition("-")[2]))))
         for name in names:
-            if found.setdefault(name, _LEVEL_NAMES.get(level.lower(), level)) != _LEVEL_NAMES.get(level.lower(), level):
+            if levels.setdefault(name, _LEVEL_NAMES.get(level.lower(), level)) != _LEVEL_NAMES.get(
+                level.lower(), level
+            ):
                 raise ConfigError(f"{path}: agents.{agent}: {name} is named twice, with different levels")
-    if not found:
-        raise ConfigError(f"{path}: agents: none of them has a vs_level")
-    return [{"id": agent, "level": level} for agent, level in found.items()]
+    if not levels:
+        raise ConfigError(f"{path}: agents: none has a vs_level")
+    return [{"id": agent, "level": level} for agent, level in levels.items()]
 
 
 class Lookup(Params):
-    """Where an expectation's key is found in an output: dotted paths, the first that exists counts.
+    """Where to find an expectation's key in an output: dotted paths, of which the first that exists counts.
 
     ``take``: its value, the length of a list, or whether any of the paths holds something (absent is empty).
     In a path the part ``{key}`` stands for the expectation's key.
@@ -149,7 +151,7 @@ class Expectation(Params):
 
 
 class GoldenCase(Params):
-    """A test case of the golden set. ``phases`` overrides its level's; of its input only the digest is kept."""
+    """A test case of the golden set. ``phases`` overrides its level's; it has only the digest of its input."""
 
     id: str = Field(min_length=1)
     agent: str
@@ -190,7 +192,7 @@ class CollapseRule(Params):
     """When repeated runs count as collapsed.
 
     ``detected_below`` bounds the specified evenness, ``collapse_share`` the mode's share that the verdict is about.
-    Options at least ``fuzzy_similarity`` alike are one in the fuzzy count, left out above ``fuzzy_most`` options.
+    The fuzzy count merges options at least ``fuzzy_similarity`` alike, and is left out above ``fuzzy_most`` options.
     """
 
     detected_below: Unit = 0.3
@@ -237,9 +239,9 @@ class VsParams(Params):
         faults += [
             f"cases: {c.id} names the agent {c.agent!r}, not in agents" for c in self.cases if c.agent not in agents
         ]
-        for what, ids in (("levels", [v.name for v in self.levels]), ("agents", [a.id for a in self.agents]),
+        for kind, ids in (("levels", [v.name for v in self.levels]), ("agents", [a.id for a in self.agents]),
                           ("cases", [c.id for c in self.cases])):  # fmt: skip
-            faults += [f"{what}: {name} is given twice" for name, times in sorted(Counter(ids).items()) if times > 1]
+            faults += [f"{kind}: {name} occurs twice" for name, count in sorted(Counter(ids).items()) if count > 1]
         if self.agent and self.agent not in agents:
             faults.append(f"agent: {self.agent!r} is not in agents")
         if self.level and self.level not in levels:
@@ -249,7 +251,7 @@ class VsParams(Params):
         return self
 
     def selected(self) -> tuple[GoldenCase, ...]:
-        """The cases that ``agent`` and ``level`` leave, in the golden set's order."""
+        """The cases of ``agent`` and ``level``, in the golden set's order."""
         level_of = {agent.id: agent.level for agent in self.agents}
         return tuple(
             case for case in self.cases if self.agent in ("", case.agent) and self.level in ("", level_of[case.agent])

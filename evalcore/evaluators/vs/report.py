@@ -1,4 +1,4 @@
-"""The state that recorded outputs add up to, and the results of the report, with mode collapse by case."""
+"""The state that sums recorded outputs, and the results of the report, with mode collapse by case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CaseTotals(Merging):
     """One case: tests by status, sums of its metrics, its options and issues as counted, and the repeats seen.
 
     Hits count the checks that held; only spreads need a sum of floats. Dicts keep the order of first occurrence.
-    ``planned``: how many calls the case was to get if it could stop early, the maximum over its lines; else 0.
+    ``planned``: the number of calls planned if the case could stop early, the largest in its lines; else 0.
     """
 
     passed: int = 0
@@ -53,7 +53,7 @@ class CaseTotals(Merging):
         return self.passed + self.failed + self.errors
 
     def merge(self, later: CaseTotals) -> None:
-        """Take in the tests of later lines."""
+        """Add the tests of later lines."""
         self.passed += later.passed
         self.failed += later.failed
         self.errors += later.errors
@@ -71,7 +71,7 @@ class CaseTotals(Merging):
         merge_seen(self.seen, later.seen)
 
     def add_scores(self, scores: Scores, required: int) -> None:
-        """Count the metrics of one test, whose case requires so many phases."""
+        """Count the metrics of one test; its case requires ``required`` phases."""
         self.phases_passed += scores.phases.passed
         self.phase_hits += required - len(scores.phases.missing_phases)
         self.provenance_hits += sum(scores.provenance.checks.values())
@@ -92,7 +92,7 @@ class VsState(State):
     dead: list[int] = msgspec.field(default_factory=list)
 
     def merge(self, later: Self) -> None:
-        """Take in the state of the lines that follow."""
+        """Add the state of later lines."""
         self.overlap = self.overlap or later.overlap
         self.last = max(self.last, later.last)
         self.repeated.merge(later.repeated)
@@ -108,14 +108,14 @@ class VsState(State):
 
 
 class OutputGatherer:
-    """Adds tests up to a state. It sums spreads once, at the end: an exact sum is cheap only for many at a time."""
+    """Sums tests to a state. It sums spreads once, at the end, because exact sums are faster for many values."""
 
     def __init__(self) -> None:
         self.state = VsState()
         self._spreads: dict[str, list[float]] = {}
 
     def add(self, line: int, test: OutputTest) -> None:
-        """Count the test of ``line``; of a skipped test and one of an unknown case only the line is kept."""
+        """Count the test of ``line``; of skipped tests and unknown cases, only the line number."""
         self.state.last = line
         plan = test.plan
         if plan is None or test.status == "SKIPPED":
@@ -153,7 +153,7 @@ class OutputGatherer:
         return case is not None and has_seen(case.seen, test.repeat)
 
     def finish(self) -> VsState:
-        """The state, with the spreads in it."""
+        """The state, with the spreads."""
         for name, spreads in self._spreads.items():
             case = self.state.cases[name]
             case.spreads = len(spreads)
@@ -195,8 +195,8 @@ def section(results: Sequence[InputResult[VsState]], params: VsParams) -> dict[s
         "pass_rate": _ratio(passed, passed + failed),
         # Summed exactly, so that the last digit does not depend on the order of the cases.
         "diversity": ExactSum.of(scores).mean(len(scores)) if scores else None,
-        "collapse_specified": _detected(collapse),
-        "collapse_nowhere": _nowhere(collapse, params),
+        "collapse_specified": _specified_flag(collapse),
+        "collapse_nowhere": _collapse_nowhere(collapse, params),
         "mode_collapse": collapse,
         **_stopping(collapse),
     }
@@ -218,8 +218,8 @@ def _summary(cases: Sequence[tuple[GoldenCase, CaseTotals]], params: VsParams) -
     level_of = {agent.id: agent.level for agent in params.agents}
     summary: dict[str, Json] = {}
     for level in params.levels:
-        own = [(case, counted) for case, counted in cases if level_of[case.agent] == level.name]
-        summary[level.key] = _level(level, own, params)
+        of_level = [(case, counted) for case, counted in cases if level_of[case.agent] == level.name]
+        summary[level.key] = _level(level, of_level, params)
     return summary
 
 
@@ -239,7 +239,7 @@ def _level(level: Level, cases: Sequence[tuple[GoldenCase, CaseTotals]], params:
 
 
 def _issues(level: Level, cases: Sequence[tuple[GoldenCase, CaseTotals]], params: VsParams) -> Iterator[Json]:
-    """What went wrong by agent, commonest first, with the number of tests it was found in."""
+    """The issues by agent, commonest first, each with its number of tests."""
     by_agent: dict[str, list[CaseTotals]] = {}
     for case, counted in cases:
         by_agent.setdefault(case.agent, []).append(counted)
@@ -250,8 +250,8 @@ def _issues(level: Level, cases: Sequence[tuple[GoldenCase, CaseTotals]], params
             yield {"agent": agent, "issue": LOW_SPREAD, "tests": sum(state.spreads for state in states)}
         kinds: Counter[str] = Counter()
         for state in states:
-            for found in state.issues.values():
-                kinds.update(found)
+            for counts in state.issues.values():
+                kinds.update(counts)
             if state.errors:
                 kinds["No readable output"] += state.errors
             # A case of the golden set without any output is an issue, too.
@@ -296,10 +296,10 @@ def _status(counted: CaseTotals) -> str:
 def _worst(counted: CaseTotals, params: VsParams) -> tuple[str, str]:
     """The commonest issues of a case, and what to do about the first of them."""
     if not counted.tests:
-        what = f"No readable output in {counted.errors} runs" if counted.errors else "No output was recorded"
-        return what, REMEDIES["output"]
-    found = [(-times, kind, check) for check, kinds in counted.issues.items() for kind, times in kinds.items()]
-    top = sorted(found)[:_NAMED_ISSUES]
+        issue = f"No readable output in {counted.errors} runs" if counted.errors else "No output was recorded"
+        return issue, REMEDIES["output"]
+    ranked = [(-times, kind, check) for check, kinds in counted.issues.items() for kind, times in kinds.items()]
+    top = sorted(ranked)[:_NAMED_ISSUES]
     many = counted.tests > 1
     words = [in_full(check, kind, params) for _, kind, check in top]
     named = [
@@ -310,7 +310,7 @@ def _worst(counted: CaseTotals, params: VsParams) -> tuple[str, str]:
 
 
 def _collapse_entry(case: GoldenCase, counted: CaseTotals, params: VsParams) -> dict[str, Json]:
-    """Both readings of one case; a single run repeats nothing, so neither says anything then."""
+    """The specified and the robust block of one case; a single run has no verdict in either."""
     report = specified(counted.options, params.collapse)
     block, alone = robust_block(counted.options, params.collapse, counted.planned), report.total_runs == 1
     stop = {"stop": {"rule": WHEN_DECIDED, "of": counted.planned}}
@@ -325,40 +325,40 @@ def _collapse_entry(case: GoldenCase, counted: CaseTotals, params: VsParams) -> 
         "runs": {"total": counted.runs, "valid": report.total_runs, "errors": counted.runs - report.total_runs},
         "passes": counted.passed,
         "of": counted.tests,
-        **(_unrepeated(block) if alone else block),
+        **(_without_verdict(block) if alone else block),
         **(stop if counted.planned else {}),
     }
 
 
-def _unrepeated(block: Mapping[str, Json]) -> dict[str, Json]:
+def _without_verdict(block: Mapping[str, Json]) -> dict[str, Json]:
     """The block of a single run, without a verdict."""
     return {**block, "verdict": "no_repeats", "fuzzy": {**block["fuzzy"], "verdict": "no_repeats"}}
 
 
-def _detected(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    """The specification's flag over all cases: detected where any case has it."""
+def _specified_flag(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    """The specification's flag over all cases: detected if any case has it."""
     known = [entry for entry in collapse if entry["mode_collapse_detected"] is not None]
     cases = [entry["case"] for entry in known if entry["mode_collapse_detected"]]
     status = "detected" if cases else "not_detected"
-    return {"status": status if known else _unknown(collapse), "cases": len(known), "detected": cases}
+    return {"status": status if known else _no_verdict(collapse), "cases": len(known), "detected": cases}
 
 
-def _nowhere(collapse: Sequence[Mapping[str, Json]], params: VsParams) -> dict[str, Json]:
-    """The verdict over all cases; where none has a second run, it has nothing to judge either."""
+def _collapse_nowhere(collapse: Sequence[Mapping[str, Json]], params: VsParams) -> dict[str, Json]:
+    """The verdict over all cases; no_repeats or no_data if no case has a second run."""
     counts = (
         CaseDiversity(each["case"], each["p_collapsed"], each["verdict"], each["fuzzy"]["verdict"]) for each in collapse
     )
-    found = {**collapse_nowhere(counts), "collapse_share": params.collapse.collapse_share}
+    block = {**collapse_nowhere(counts), "collapse_share": params.collapse.collapse_share}
     repeated = any(entry["runs"]["valid"] > 1 for entry in collapse)
-    return found if repeated or not collapse else {**found, "verdict": _unknown(collapse)}
+    return block if repeated or not collapse else {**block, "verdict": _no_verdict(collapse)}
 
 
-def _unknown(collapse: Sequence[Mapping[str, Json]]) -> str:
+def _no_verdict(collapse: Sequence[Mapping[str, Json]]) -> str:
     return "no_repeats" if any(entry["runs"]["valid"] for entry in collapse) else "no_data"
 
 
 def _stopping(collapse: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    """What stopping early came to; nothing where no case could."""
+    """The calls saved by stopping early; nothing if no case could."""
     calls = [
         (entry["stop"]["of"], entry["runs"]["total"], entry["verdict"] in ("collapsed", "diverse"))
         for entry in collapse

@@ -60,9 +60,9 @@ def write_sample(folder: Path, records: int, seed: int) -> Request:
 
 
 def write_outputs(stream: BinaryIO, golden: Sequence[GoldenCase], repeats: int, seed: int, planned: int = 0) -> None:
-    """Write one line a repeat and case to ``stream``, repeat by repeat. Every fifth case collapses.
+    """Write a line for each repeat and case to ``stream``, repeat by repeat. Every fifth case collapses.
 
-    With ``planned`` calls of each case the lines are of a sweep that could stop.
+    With ``planned`` calls for each case, the lines are like those of a sweep that could stop.
     """
     level_of = {agent.id: agent.level for agent in default_agents()}
     levels = {level.name: level for level in LEVELS}
@@ -170,15 +170,15 @@ def _meet(output: dict[str, Any], expectation: Expectation) -> None:
     """Write a value into ``output`` that meets the expectation."""
     main, want = output["content"]["main_output"], expectation.want
     if isinstance(want, bool | str):
-        made: Any = ["as asked"] if expectation.key.startswith("has_") else want
+        value: Any = ["as asked"] if expectation.key.startswith("has_") else want
     else:
-        made = [f"item {number}" for number in range(int(want) + (expectation.op in (">", "!=")))]
-    places = {
+        value = [f"item {number}" for number in range(int(want) + (expectation.op in (">", "!=")))]
+    keys = {
         "critique_count": "critiques",
         "has_rebuttals": "rebuttals",
         "has_alternatives": "alternative_explanations",
     }
     if expectation.key == "modal_count":
-        output["vs_metadata"]["modal_identified"] = made
+        output["vs_metadata"]["modal_identified"] = value
     elif expectation.key != "has_self_critique":
-        main[places.get(expectation.key, expectation.key)] = made
+        main[keys.get(expectation.key, expectation.key)] = value

@@ -1,4 +1,4 @@
-"""The test of one line of recorded outputs against contract, level and case, and what is wrong with it, in words."""
+"""Test one line of recorded outputs by contract, level and case, and describe its faults."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LOW_SPREAD = "T-Score diversity below threshold"
 
 
 class OutputFinding(msgspec.Struct, frozen=True):
-    """``check`` is a key of REMEDIES, ``kind`` one of few texts that are counted, ``issue`` the text for one output."""
+    """``check`` is a key of REMEDIES, ``kind`` one of a few texts to count, ``issue`` the text for one output."""
 
     check: str
     kind: str
@@ -55,7 +55,7 @@ class OutputFinding(msgspec.Struct, frozen=True):
 
 
 class PreparedCase(msgspec.Struct, frozen=True):
-    """A case ready for tests: its level, required phases and checks, and whether the selection leaves it out."""
+    """A case ready for tests: its level, required phases and checks, and whether the selection skips it."""
 
     case: GoldenCase
     level: Level
@@ -85,7 +85,7 @@ class OutputTest(msgspec.Struct, frozen=True):
     """The test of one line. ``status`` is PASSED, FAILED, ERROR or SKIPPED; ``plan`` is None if its case is unknown.
 
     PASSED and FAILED have ``scores`` and ``expected``. ``option`` is the recommendation, None without a readable one.
-    ``planned`` is how many calls its case was to get if it could stop early, else 0.
+    ``planned`` is the number of calls planned for the case if it could stop early, else 0.
     """
 
     status: str
@@ -122,37 +122,37 @@ class OutputJudge:
         if not isinstance(record, dict):
             return _error(f"the line is {kind_of(record)}, not an object with case, repeat and output")
         repeated = repeated_keys(data, record)
-        plan, repeat, problem = self._addressed(record)
-        # First, because what the selection leaves out is not judged.
+        plan, repeat, problem = self._find_case(record)
+        # First, because cases outside of the selection are not tested.
         if plan is not None and plan.skipped:
             return OutputTest("SKIPPED", plan=plan, repeat=repeat)
-        planned, misplanned = stop_of(record)
-        # Decoders differ in which of two values they keep, so an address must not be given twice.
-        unclear = [path for path in repeated if path in _KEYS]
-        if unclear and not problem:
-            problem = f"{unclear[0]}: the key is given more than once"
-        problem = problem or misplanned
+        planned, stop_fault = stop_of(record)
+        # Decoders differ in which of two values they keep, so a repeated key is an error.
+        repeated_fields = [path for path in repeated if path in _KEYS]
+        if repeated_fields and not problem:
+            problem = f"{repeated_fields[0]}: the key is given more than once"
+        problem = problem or stop_fault
         if plan is None or problem:
             return _error(problem, plan, repeat)
         output = record.get("output")
         if not isinstance(output, dict):
             return _error(_no_output(record), plan, repeat, planned)
         inside = [path.removeprefix("output.") for path in repeated if path.startswith("output.")]
-        return msgspec.structs.replace(self._judged(output, plan, repeat, inside), planned=planned)
+        return msgspec.structs.replace(self._test_output(output, plan, repeat, inside), planned=planned)
 
     def case(self, data: bytes) -> str:
-        """The case that a line is about; empty if it is about none."""
+        """The case of a line; empty if it has none or the selection skips it."""
         try:
             record = decode(data)
         except Malformed:
             return ""
-        plan = self._addressed(record)[0] if isinstance(record, dict) else None
+        plan = self._find_case(record)[0] if isinstance(record, dict) else None
         return plan.case.id if plan is not None and not plan.skipped else ""
 
-    def _addressed(self, record: dict[str, Any]) -> tuple[PreparedCase | None, int | None, str]:
+    def _find_case(self, record: dict[str, Any]) -> tuple[PreparedCase | None, int | None, str]:
         """The case and the repeat of a line, and what is wrong with them."""
         if "case" not in record and isinstance(record.get("named"), str):
-            return self._named(record["named"])
+            return self._find_by_name(record["named"])
         case, repeat = record.get("case"), record.get("repeat")
         # By type: to Python a bool is an int, too.
         whole = type(repeat) is int and 0 <= repeat < _MOST_REPEATS
@@ -165,23 +165,23 @@ class OutputJudge:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""
 
-    def _named(self, name: str) -> tuple[PreparedCase | None, int | None, str]:
+    def _find_by_name(self, name: str) -> tuple[PreparedCase | None, int | None, str]:
         """The same for an output in a file: the case has that name, or the last number of the name is the repeat."""
-        meant = case_of_name(name, self._plans.__contains__)
-        if meant is None:
+        match = case_of_name(name, self._plans.__contains__)
+        if match is None:
             names = " nor ".join(repr(shorten(case)) for case, _ in readings(name))
             return None, None, f"named: no case of the golden set is {names}; call the file ID.json or ID.REPEAT.json"
-        return self._plans[meant[0]], meant[1], ""
+        return self._plans[match[0]], match[1], ""
 
-    def _judged(
+    def _test_output(
         self, output: dict[str, Any], plan: PreparedCase, repeat: int | None, repeated: list[str]
     ) -> OutputTest:
         # The validators run with a broken contract, too: the specification's code has no contract, and reports numbers.
         faults = contract_faults(output)
-        faults += _misplaced(output, plan)
+        faults += _mismatches(output, plan)
         faults += [ContractFault(path, "is given more than once") for path in repeated]
         scores = self._scores(output, plan)
-        expected = tuple(_held(output, plan))
+        expected = tuple(_expectation_results(output, plan))
         findings = tuple(self._findings(scores, faults, expected))
         return OutputTest(
             status="FAILED" if findings else "PASSED",
@@ -216,14 +216,14 @@ class OutputJudge:
             yield _incomplete("self_critique", "Self-critique", scores.self_critique)
         if not scores.provenance.passed:
             yield _incomplete("provenance", "Provenance", scores.provenance)
-        for held in expected:
-            if held.unmet is not None:
-                yield OutputFinding("expected", held.unmet.kind, held.unmet.issue)
+        for result in expected:
+            if result.unmet is not None:
+                yield OutputFinding("expected", result.unmet.kind, result.unmet.issue)
 
 
 @lru_cache(maxsize=16)
 def judge_for(params: VsParams) -> OutputJudge:
-    """The judge for ``params``, kept for the next chunk."""
+    """The judge for ``params``, cached for the next chunk."""
     return OutputJudge(params)
 
 
@@ -233,39 +233,39 @@ def _error(reason: str, plan: PreparedCase | None = None, repeat: int | None = N
 
 
 def _no_output(record: dict[str, Any]) -> str:
-    """Why a line has no output to test; the recorder may have written the reason under ``error``."""
+    """Why a line has no output to test, by its ``error`` if it has one."""
     if isinstance(record.get("error"), str):
         return f"no output: {shorten(record['error'], 200)}"
     return f"output: {found(record, 'output')} where an object is wanted"
 
 
-def _misplaced(output: dict[str, Any], plan: PreparedCase) -> Iterator[ContractFault]:
-    """An agent or a level that is not its case's. A value that is not text is a contract fault already."""
+def _mismatches(output: dict[str, Any], plan: PreparedCase) -> Iterator[ContractFault]:
+    """Faults for an agent or a level that is not its case's. Other types are contract faults already."""
     for key, wanted in (("agent_id", plan.case.agent), ("vs_level", plan.level.name)):
-        given = output.get(key)
-        if isinstance(given, str) and given != wanted:
+        actual = output.get(key)
+        if isinstance(actual, str) and actual != wanted:
             yield ContractFault(key, f"is not {wanted}, its case's")
 
 
-def _held(output: dict[str, Any], plan: PreparedCase) -> Iterator[ExpectationResult]:
+def _expectation_results(output: dict[str, Any], plan: PreparedCase) -> Iterator[ExpectationResult]:
     """Each expectation of the case in the golden set's order, but with the range of T-scores first."""
     if plan.case.t_score_range is not None:
-        found = t_score_range_check(plan.case, output)
-        yield ExpectationResult("t_score_range", found is None, found)
+        reason = t_score_range_check(plan.case, output)
+        yield ExpectationResult("t_score_range", reason is None, reason)
     for check in plan.checks:
-        found = unmet(check, output)
-        yield ExpectationResult(check.expectation.key, found is None, found)
+        reason = unmet(check, output)
+        yield ExpectationResult(check.expectation.key, reason is None, reason)
 
 
 def _option(output: dict[str, Any]) -> str | None:
-    """The option that was finally selected, if it is text: the contract has no other kind."""
+    """The finally selected option, if it is text, as the contract demands."""
     metadata = output.get("vs_metadata")
     final = metadata.get("final_selection") if isinstance(metadata, dict) else None
     option = final.get("option") if isinstance(final, dict) else None
     return identity(option) if isinstance(option, str) else None
 
 
-# What is wrong with an output, in words
+# Describing the faults of an output
 
 _PHASE = re.compile(r"-?\d+")
 _POSITION = re.compile(r"\[\d+\]")
@@ -304,12 +304,12 @@ def in_full(check: str, kind: str, params: VsParams) -> str:
     if check != "phases":
         return kind
 
-    def named(match: re.Match[str]) -> str:
+    def with_name(match: re.Match[str]) -> str:
         number = int(match[0])
         # Not negative: a golden set may require phase -1, which Python would read as the last name.
         return f"{number} ({params.phase_names[number]})" if 0 <= number < len(params.phase_names) else match[0]
 
-    return f"{_PHASE.sub(named, kind.removesuffix(' missing'))} not executed"
+    return f"{_PHASE.sub(with_name, kind.removesuffix(' missing'))} not executed"
 
 
 def t_score_finding(result: TScoreResult, params: VsParams) -> OutputFinding:
@@ -331,11 +331,11 @@ def t_score_finding(result: TScoreResult, params: VsParams) -> OutputFinding:
     elif final > rule.modal_above:
         # Without the score, so that outputs with different scores are counted together.
         kinds.append("the final selection is modal")
-        issues.append(f"the final selection is modal (T-score {_score_text(final)} above {rule.modal_above:g})")
+        issues.append(f"the final selection is modal (T-score {_format_score(final)} above {rule.modal_above:g})")
     return OutputFinding("t_scores", "T-scores: " + ", ".join(kinds), "T-scores: " + ", ".join(issues))
 
 
-def _score_text(score: float) -> str:
+def _format_score(score: float) -> str:
     # A whole number may be larger than any float, and then cannot be formatted as one.
     return f"{score:g}" if abs(score) <= sys.float_info.max else shorten(str(score))
 
@@ -344,5 +344,5 @@ def _incomplete(check: str, title: str, result: CritiqueResult | ProvenanceResul
     """Which parts of the self-critique or of the provenance are missing or too few."""
     if reason := result.reason:
         return OutputFinding(check, reason if reason.startswith("No ") else f"{title} unreadable", reason)
-    text = f"{title} lacks " + ", ".join(_MISSING[name] for name, held in result.checks.items() if not held)
+    text = f"{title} lacks " + ", ".join(_MISSING[name] for name, present in result.checks.items() if not present)
     return OutputFinding(check, text, text)

@@ -139,12 +139,12 @@ _TYPED = _typed(OUTPUT, "Output")
 
 def _explain(value: Any, shape: Shape, path: str) -> Iterator[ContractFault]:
     """Every breach below ``path``, depth first."""
-    found = kind_of(value)
+    kind = kind_of(value)
     if shape.kind == "an integer" and type(value) is int:
-        found = "an integer"
-    if shape.kind not in ("", found):
+        kind = "an integer"
+    if shape.kind not in ("", kind):
         # Nothing below it can be compared with a shape.
-        yield ContractFault(path, f"{found} where {shape.kind} is wanted")
+        yield ContractFault(path, f"{kind} where {shape.kind} is wanted")
         return
     if shape.within and not shape.within[0] <= value <= shape.within[1]:
         yield ContractFault(path, f"outside {shape.within[0]:g} to {shape.within[1]:g}")
@@ -321,14 +321,14 @@ def _scores(t_scores: object) -> list[float]:
         score = entry.get("score")
         # The specification's code reads a boolean as 0 or 1. It is a contract fault.
         if not isinstance(score, int | float):
-            found = f"{kind_of(score)}, not a number" if "score" in entry else "missing"
-            raise _Unreadable(f"{path}[{index}].score is {found}")
+            problem = f"{kind_of(score)}, not a number" if "score" in entry else "missing"
+            raise _Unreadable(f"{path}[{index}].score is {problem}")
         scores.append(score)
     return scores
 
 
 def _final_t_score(metadata: dict[str, Any]) -> tuple[Any, str | None]:
-    """The final selection's score, and why there is none if its value is no number."""
+    """The final selection's score, or why its value is not a number."""
     final = metadata.get("final_selection", {})
     if not isinstance(final, dict):
         return None, f"vs_metadata.final_selection is {kind_of(final)}, not an object"
@@ -385,5 +385,7 @@ def check_provenance(output: object, rule: ProvenanceRule) -> ProvenanceResult:
         }
     except _Unreadable as error:
         return ProvenanceResult(passed=False, reason=str(error))
-    held = sum(checks.values())
-    return ProvenanceResult(passed=held == len(checks), checks=checks, provenance_completeness=held / len(checks))
+    passed_count = sum(checks.values())
+    return ProvenanceResult(
+        passed=passed_count == len(checks), checks=checks, provenance_completeness=passed_count / len(checks)
+    )

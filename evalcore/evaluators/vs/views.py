@@ -1,4 +1,4 @@
-"""What is shown of a vs report: the page's summary and charts, Markdown, rows, and the specification's document."""
+"""Views of a vs report: the page's summary and charts, Markdown, rows, and the specification's document."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     )
     rate_note = "; ".join(filter(None, (rate_interval(passed, tests), over)))
     answered = f"{cases['answered']:,} of {cases['total']:,}"
-    found, state = _NOWHERE.get(nowhere["verdict"], ("not known", "none"))
+    collapse_text, state = _NOWHERE.get(nowhere["verdict"], ("not known", "none"))
     collapsed = len(nowhere["collapsed"])
     collapse_note = f"{collapsed} of {nowhere['cases']} cases collapsed" if collapsed else f"{nowhere['cases']} cases"
     if nowhere["verdict"] == "fails" and not collapsed:
@@ -61,13 +61,13 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     # Of all tests: if three of four have no answer, "1 of 1" would hide that.
     return Summary(
         f"{passed:,} of {total:,} tests passed",
-        f"{unread}Mode collapse: {found} ({collapse_note}).",
+        f"{unread}Mode collapse: {collapse_text} ({collapse_note}).",
         tiles=(
             Tile("Pass rate", number(results["pass_rate"], "share"), rate_note, _doubtful(over)),
             Tile("Failed", number(run["failed"], "count")),
             Tile("No readable output", number(errors, "count"), state=_doubtful(errors)),
             Tile("Cases answered", answered, state=_doubtful(cases["answered"] < cases["total"])),
-            Tile("Mode collapse", found, collapse_note, state),
+            Tile("Mode collapse", collapse_text, collapse_note, state),
             Tile("Diversity", number(results["diversity"], "points"), "mean over cases, 1 is even"),
         ),
     )
@@ -121,7 +121,7 @@ def _mode_shares(report: Mapping[str, Json]) -> Iterator[Mark]:
         yield Mark(case["case"], share["value"], share["low"], share["high"], state, note=verdict.replace("_", " "))
 
 
-def _line(report: Mapping[str, Json]) -> float:
+def _collapse_limit(report: Mapping[str, Json]) -> float:
     return float(report["results"]["collapse_nowhere"]["collapse_share"])
 
 
@@ -169,7 +169,7 @@ _CHARTS = (
         _mode_shares,
         "Case",
         (0.0, 1.0),
-        _line,
+        _collapse_limit,
     ),
     Chart(
         "Diversity by case",
@@ -267,7 +267,7 @@ def _collapse(results: Mapping[str, Json]) -> str:
     verdicts = Counter(entry["verdict"] for entry in entries)
     flag = results["collapse_specified"]
     counted = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in _VERDICTS if verdicts[name])
-    named = _named([item["case"] for item in nowhere["collapsed"]])
+    named = _list_cases([item["case"] for item in nowhere["collapsed"]])
     error = f"family-wise error at most {nowhere['alpha']:.1%} ({nowhere['correction']})"
     verdict = nowhere["verdict"].replace("_", " ")
     if nowhere["verdict"] == "fails" and not named:
@@ -283,8 +283,8 @@ def _collapse(results: Mapping[str, Json]) -> str:
     return "\n\n".join(lines)
 
 
-def _named(cases: list[str]) -> str:
-    """Cases by name, some of many; the table has them all."""
+def _list_cases(cases: list[str]) -> str:
+    """The first cases by name; the table has all."""
     more = f", and {len(cases) - _NAMED} more in the table" if len(cases) > _NAMED else ""
     return ", ".join(map(_short, cases[:_NAMED])) + more
 
@@ -416,31 +416,31 @@ def _evidence(line: _TestRow, wanted: Mapping[tuple[str, str], str]) -> Iterator
         if not line.faults:
             yield Evidence("output", "one JSON object", line.issue or line.reason or "")
         return
-    found = [*_validators(checks, line.issue or "")]
-    for held in checks.expected:
-        came = "as expected" if held.passed else held.unmet.issue if held.unmet else "something else"
-        want = wanted.get((line.case or "", held.key), "")
-        found.append(Evidence(f"expected: {held.key}", want, came.partition(", expected ")[0], held.passed))
-    yield from sorted(found, key=lambda piece: piece.fine)
+    evidence = [*_validators(checks, line.issue or "")]
+    for result in checks.expected:
+        actual = "as expected" if result.passed else result.unmet.issue if result.unmet else "something else"
+        want = wanted.get((line.case or "", result.key), "")
+        evidence.append(Evidence(f"expected: {result.key}", want, actual.partition(", expected ")[0], result.passed))
+    yield from sorted(evidence, key=lambda piece: piece.fine)
 
 
 def _validators(checks: _CheckParts, issue: str) -> Iterator[Evidence]:
     if phases := checks.phases:
         missing = ", ".join(map(str, phases.missing_phases))
-        came = phases.reason or (f"missing: {missing}" if missing else "all executed")
-        yield Evidence("phases", "all phases of its level executed", came, phases.passed)
+        actual = phases.reason or (f"missing: {missing}" if missing else "all executed")
+        yield Evidence("phases", "all phases of its level executed", actual, phases.passed)
     if scores := checks.t_scores:
         reason = next((part for part in issue.split("; ") if part.startswith("T-scores: ")), "")
-        came = (
+        actual = (
             "as expected" if scores.passed else scores.reason or reason.removeprefix("T-scores: ") or "not as expected"
         )
-        yield Evidence("T-scores", "an option of low typicality, and no modal selection", came, scores.passed)
+        yield Evidence("T-scores", "an option of low typicality, and no modal selection", actual, scores.passed)
     for name, parts in (("self-critique", checks.self_critique), ("provenance", checks.provenance)):
         if parts:
-            asked = ", ".join(key.removeprefix("has_") for key in parts.checks)
-            lacks = ", ".join(key.removeprefix("has_") for key, there in parts.checks.items() if not there)
-            came = parts.reason or (f"no {lacks}" if lacks else "all there")
-            yield Evidence(name, asked, came, parts.passed)
+            expected = ", ".join(key.removeprefix("has_") for key in parts.checks)
+            missing_parts = ", ".join(key.removeprefix("has_") for key, there in parts.checks.items() if not there)
+            actual = parts.reason or (f"no {missing_parts}" if missing_parts else "all there")
+            yield Evidence(name, expected, actual, parts.passed)
 
 
 # The specification's result document
@@ -452,10 +452,10 @@ _DETAIL_METRICS = ("vs_phase_score", "t_score_diversity", "self_critique_quality
 
 
 def results_document(report: Mapping[str, Json], timestamp: str) -> dict[str, Json]:
-    """What results.yaml holds and `--format json` shows: ``test_run``; next to it the other results, and the run's
-    inputs, counts and faults.
+    """The content of results.yaml and `--format json`: ``test_run``, the other results, and the run's inputs, counts
+    and faults.
 
-    ``timestamp`` is ISO 8601. Levels come in the order of the params, full before enhanced before light.
+    ``timestamp`` is ISO 8601. Levels are in the order of the params: full, enhanced, light.
     """
     results = report["results"]
     run = results["test_run"]

@@ -112,28 +112,31 @@ def test_groups_and_json(tmp_path: Path) -> None:
         ({"id": ""}, "id: must be text, found a string"),
         ({"agent": "99-nobody"}, "agent: '99-nobody' is not in the registry of agents"),
         ({"agent": None}, "agent: null is not in the registry of agents"),
-        ({"agent": LIGHT}, f"agent: {LIGHT} is registered as Light, but stands among the Full cases"),
+        ({"agent": LIGHT}, f"agent: {LIGHT} is registered as Light, but this is a Full case"),
         ({"notes": 1}, "notes: unknown key (known here: id, agent, input, expected)"),
         ({"expected": [1]}, "expected: must be a mapping, found a list"),
-        ({"expected": {"n": "=> 3"}}, "expected.n: '=> 3' is no comparison: write one of >= > <= < == != and a number"),
+        (
+            {"expected": {"n": "=> 3"}},
+            "expected.n: '=> 3' is not a comparison: write one of >= > <= < == != and a number",
+        ),
         (
             {"expected": {"n": ">= three"}},
-            "expected.n: '>= three' is no comparison: write one of >= > <= < == != and a number",
+            "expected.n: '>= three' is not a comparison: write one of >= > <= < == != and a number",
         ),
         (
             {"expected": {"n": ">= " + "9" * 5000}},
             f"expected.n: {shorten('9' * 5000)} is longer than 300 digits",
         ),
-        ({"expected": {"n": "!"}}, "expected.n: '!' is no comparison: write one of >= > <= < == != and a number"),
+        ({"expected": {"n": "!"}}, "expected.n: '!' is not a comparison: write one of >= > <= < == != and a number"),
         ({"expected": {"n": None}}, "expected.n: must be a comparison, a boolean, a number or text, found null"),
         ({"expected": {"n": [1]}}, "expected.n: must be a comparison, a boolean, a number or text, found a list"),
         (
             {"expected": {"n": float("nan")}},
             "expected.n: must be a comparison, a boolean, a number or text, found a number",
         ),
-        ({"expected": {"vs_phases": []}}, "expected.vs_phases: must be a list of phase numbers, at least one"),
-        ({"expected": {"vs_phases": [0, "1"]}}, "expected.vs_phases: must be a list of phase numbers, at least one"),
-        ({"expected": {"vs_phases": [True]}}, "expected.vs_phases: must be a list of phase numbers, at least one"),
+        ({"expected": {"vs_phases": []}}, "expected.vs_phases: must be a list of at least one phase number"),
+        ({"expected": {"vs_phases": [0, "1"]}}, "expected.vs_phases: must be a list of at least one phase number"),
+        ({"expected": {"vs_phases": [True]}}, "expected.vs_phases: must be a list of at least one phase number"),
         (
             {"expected": {"t_score_range": [0.1]}},
             "expected.t_score_range: must be two numbers, the lowest and the highest score allowed",
@@ -170,7 +173,7 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     assert found == [
         "test_cases.medium_vs_tests: unknown key (known here: full_vs_tests, enhanced_vs_tests, light_vs_tests)",
         "test_cases.full_vs_tests[1].id: 'A' is already the id of test_cases.full_vs_tests[0]",
-        f"test_cases.full_vs_tests[1].agent: {ENHANCED} is registered as Enhanced, but stands among the Full cases",
+        f"test_cases.full_vs_tests[1].agent: {ENHANCED} is registered as Enhanced, but this is a Full case",
         "test_cases.full_vs_tests[2]: must be a mapping, found a string",
         "test_cases.enhanced_vs_tests: must be a list of cases, found an object",
     ]
@@ -179,7 +182,7 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("test_cases: {full_vs_tests: []}", "test_cases: holds no case"),
+        ("test_cases: {full_vs_tests: []}", "test_cases: has no case"),
         (
             "{}",
             r"test_cases: must be a mapping of groups \(full_vs_tests, enhanced_vs_tests, light_vs_tests\), found null",
@@ -252,7 +255,7 @@ def test_faults_of_a_registry(tmp_path: Path, text: str, reason: str) -> None:
     [
         ({"agents": [{"id": "a", "level": "Fool"}]}, "agents: a has the unknown level 'Fool'"),
         ({"cases": [{"id": "x", "agent": "nobody"}]}, "cases: x names the agent 'nobody', not in agents"),
-        ({"cases": [{"id": "x", "agent": FULL}] * 2}, "cases: x is given twice"),
+        ({"cases": [{"id": "x", "agent": FULL}] * 2}, "cases: x occurs twice"),
         ({"agent": "nobody"}, "agent: 'nobody' is not in agents"),
         ({"level": "full"}, "level: 'full' is none of Enhanced, Full, Light"),
         ({"collapse": {"collapse_share": 1.0}}, "collapse.collapse_share"),
@@ -275,8 +278,8 @@ def test_targets_are_asked_the_inputs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_inputs(path, ["A", "C", "D"])
     first, *rest = str(caught.value).split("\n  ")
-    assert first == f"{path}: cases without an input cannot be called"
-    assert rest == [f"test_cases.full_vs_tests[{at}].input: missing; a target is asked it" for at in (2, 3)]
+    assert first == f"{path}: these cases have no input to send to the target"
+    assert rest == [f"test_cases.full_vs_tests[{at}].input: missing; the target needs it" for at in (2, 3)]
 
 
 def test_a_number_that_python_refuses_is_a_fault_like_any(tmp_path: Path) -> None:
@@ -313,7 +316,7 @@ def test_the_agents_own_registry_is_read_with_its_levels_and_former_ids(tmp_path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("agents: {a: {model: x}}", "none of them has a vs_level"),
+        ("agents: {a: {model: x}}", "none has a vs_level"),
         ("agents: {a: {vs_level: 3}}", "agents.a.vs_level"),
         ("agents: {a: {vs_level: Full, legacy_id: [1]}}", "agents.a.legacy_id"),
         ("agents: {A1-x: {vs_level: Full, legacy_id: '01'}, 01-x: {vs_level: Light}}", "01-x is named twice"),

@@ -32,7 +32,7 @@ def test_outputs_and_a_target_at_once_are_refused() -> None:
     """Before anything is called: no prompt is made."""
     assert evaluator.calls is not None
     given = Request([str(GOLDEN)], {}, {"outputs": [GOLDEN.with_name("outputs.jsonl")], "all": True})
-    with pytest.raises(UsageError, match="a --target is called: give one of them"):
+    with pytest.raises(UsageError, match="give only one of them"):
         next(iter(evaluator.calls.prompts(given)))
 
 
@@ -88,9 +88,9 @@ def test_params_with_a_golden_set_need_no_other() -> None:
         ([], {"outputs": ["x"]}, "vs takes one golden set, not 0 files"),
         ([GOLDEN, GOLDEN], {"outputs": ["x"]}, "vs takes one golden set, not 2 files"),
         ([GOLDEN], {}, "vs needs recorded outputs or a target: evalq vs GOLDEN --outputs FILE.jsonl\\|FOLDER"),
-        ([GOLDEN], {"outputs": ["x"], "all": True, "level": "Full"}, "--all goes with neither --agent nor --level"),
+        ([GOLDEN], {"outputs": ["x"], "all": True, "level": "Full"}, "--all cannot be used with --agent or --level"),
         ([GOLDEN], {"outputs": ["x"], "agent": "21"}, "there are: 01-research-question-refiner, 02-theo"),
-        ([GOLDEN], {"outputs": ["x"], "agent": "02", "level": "Light"}, "holds no case of --agent '02-theoretical"),
+        ([GOLDEN], {"outputs": ["x"], "agent": "02", "level": "Light"}, "has no case of --agent '02-theoretical"),
     ],
 )
 def test_what_cannot_be_done_says_why(inputs: list[Path], options: dict[str, Any], reason: str) -> None:
@@ -204,7 +204,7 @@ def test_a_name_that_no_case_has_is_told() -> None:
 def test_recorded_outputs_and_a_target_are_one_too_many(tmp_path: Path) -> None:
     """What is recorded is evaluated, and nobody is asked."""
     assert evaluator.calls is not None
-    with pytest.raises(UsageError, match="--outputs are evaluated, a --target is called: give one of them"):
+    with pytest.raises(UsageError, match="evalq evaluates --outputs, or calls a --target: give only one of them"):
         list(evaluator.calls.prompts(Request([str(GOLDEN)], {}, {"outputs": (str(tmp_path / "o.jsonl"),)})))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evalq.evalcore.evaluators.vs import evaluator
-from evalq.evalcore.evaluators.vs.views import _issues_text, _named
+from evalq.evalcore.evaluators.vs.views import _issues_text, _list_cases
 from tests.unit.vs.helpers import ENHANCED, FULL, LIGHT, evaluated, good_output, line, runs_of, with_value
 
 NO_PHASE_3 = with_value(good_output(), "vs_metadata.phase_executed", [0, 1, 2, 4, 5])
@@ -62,9 +62,9 @@ def test_the_dashboard_stays_short_and_whole(tmp_path: Path) -> None:
 def test_collapsed_cases_are_named_up_to_ten_and_counted_beyond() -> None:
     """All have their row in the table below, so that is where the others are."""
     cases = [f"C{number}" for number in range(37)]
-    assert _named(cases[:10]) == ", ".join(cases[:10])
-    assert _named(cases) == ", ".join(cases[:10]) + ", and 27 more in the table"
-    assert _named([]) == ""
+    assert _list_cases(cases[:10]) == ", ".join(cases[:10])
+    assert _list_cases(cases) == ", ".join(cases[:10]) + ", and 27 more in the table"
+    assert _list_cases([]) == ""
 
 
 def test_issues_come_by_their_number_of_tests_and_the_rest_is_counted() -> None:

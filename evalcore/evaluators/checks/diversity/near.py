@@ -1,4 +1,4 @@
-"""When two answers are the same text or nearly the same, and how many kinds that makes."""
+"""Normalise answers, sketch them, and group near ones to kinds."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from typing import Any
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.words import folded, is_punctuation
 
-# What is kept of a text to tell how near it is to others: facts, words, words that exclude others, and shingles.
+# The sketch of a text, to compare it with others: facts, words, words that exclude others, and shingles.
 
 SHINGLE = 4
-"""Characters of a shingle: any so many that stand next to one another in a text, with a space at either end of it."""
+"""Characters of a shingle: every run of this length in a text with a space at either end."""
 KEPT = 64
-"""Hashes that are kept of a text's shingles, the smallest: of shorter texts they are all."""
+"""The smallest hashes of shingles that a sketch keeps; short texts keep all."""
 WORDS = 40
-"""Words that are kept of a text, in their order; of a longer one the `WORDS` smallest hashes."""
+"""Words that a sketch keeps in order; of a longer text, the `WORDS` smallest hashes."""
 _SIDES = 24
-"""Hashes that are kept of the opposites of a text's words."""
+"""Hashes that a sketch keeps of the opposites of words."""
 _WHOLE = 1 << 32
 _PIECE = 1 << 16
 _DIGIT = re.compile(r"\d")
 _NUMBER_RUN = re.compile(r"[!-~]*\d[!-~]*")
 _PRIME = 0x9E3779B97F4A7C15
 _HEAD = struct.Struct("<4s4sHBBB")
-# An option's letter, which is none where it is an article or a pronoun: "A" that begins a sentence, and "I".
+# The letter of an option; not an article or a pronoun: "A" at the start of a sentence, and "I".
 _LETTER = re.compile(r"(?<![\w'\u2019])(?:[B-HJ-Z]|(?<![.!?]\s)(?<!^)A)(?![\w'\u2019])")
 _SIGN = re.compile(r"(?<=\s)[^\w\s]+(?=\s)|^[^\w\s]+(?=\s)|(?<=\s)[^\w\s]+$")
 
 
 class Sketch(NamedTuple):
-    """``numbers`` and ``facts`` stand for what must be equal in near texts: numbers; negations, signs and letters.
+    """``numbers`` and ``facts`` are digests that must be equal in near texts: numbers; negations, signs and letters.
 
-    ``words`` are hashes of those that say something, all of them in order where ``whole``; ``sides`` of words within
-    others that exclude some, ``against`` of what excludes a word. ``hashes`` are all of the text's shingles' below
+    ``words`` are hashes of content words, all of them in order if ``whole``; ``sides`` those of words inside others
+    that exclude some, ``against`` those of words that exclude a word. ``hashes`` are those of all shingles below
     ``limit``, in order.
     """
 
@@ -65,27 +65,27 @@ class Sketch(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether all of its words are there, in their order."""
+        """Whether the sketch has all words, in order."""
         return self.total <= WORDS
 
     @property
     def numbered(self) -> bool:
-        """Whether it has a number."""
+        """Whether the text has a number."""
         return self.numbers != _digest("")
 
 
 def sketch(text: str, written: str | None = None) -> bytes:
-    """What stands for a normalised text where near ones are one kind; ``written`` is how it was before."""
+    """The sketch of a normalised text; ``written`` is the text before normalisation."""
     words = words_of(text)
     telling = [word for word in words if word not in EMPTY_WORDS]
-    kept = [_hash(word) for word in telling]
-    if len(kept) > WORDS:
-        kept = sorted(set(kept))[:WORDS]
-    within = sides(text)
-    excluding = {_hash(other) for word in (*telling, *within) for other in against(word)}
-    found = [_hash(word) for word in dict.fromkeys(within)][:_SIDES]
-    others = sorted(excluding)[:_SIDES]
-    # Their ASCII part alone: what Korean joins to a number is a particle, and wording.
+    word_hashes = [_hash(word) for word in telling]
+    if len(word_hashes) > WORDS:
+        word_hashes = sorted(set(word_hashes))[:WORDS]
+    side_words = sides(text)
+    excluding = {_hash(other) for word in (*telling, *side_words) for other in against(word)}
+    side_hashes = [_hash(word) for word in dict.fromkeys(side_words)][:_SIDES]
+    excluding_hashes = sorted(excluding)[:_SIDES]
+    # Only the ASCII part: Korean joins particles to a number, which are wording.
     numbers = _NUMBER_RUN.findall(text) if _DIGIT.search(text) else []
     letters = _LETTER.findall(written or "")
     facts = [str(denials(text, text.split(" "))), *_SIGN.findall(text), "", *letters]
@@ -93,22 +93,24 @@ def sketch(text: str, written: str | None = None) -> bytes:
         _digest("\n".join(numbers)),
         _digest("\n".join(facts)),
         min(len(telling), 65535),
-        len(kept),
-        len(found),
-        len(others),
+        len(word_hashes),
+        len(side_hashes),
+        len(excluding_hashes),
     )
-    hashes = kept + found + others
+    hashes = word_hashes + side_hashes + excluding_hashes
     return head + struct.pack(f"<{len(hashes)}I", *hashes) + _shingles(text)
 
 
-def _open_sketch(data: bytes) -> Sketch:
-    """A sketch that was packed."""
-    numbers, facts, total, kept, found, others = _HEAD.unpack_from(data)
+def _unpack_sketch(data: bytes) -> Sketch:
+    """The sketch from its packed bytes."""
+    numbers, facts, total, kept, sides, excluding = _HEAD.unpack_from(data)
     values = struct.unpack(f"<{(len(data) - _HEAD.size) // 4}I", data[_HEAD.size :])
-    at = kept + found
-    hashes = values[at + others :]
+    at = kept + sides
+    hashes = values[at + excluding :]
     limit = hashes[KEPT] if len(hashes) > KEPT else _WHOLE
-    return Sketch(numbers, facts, total, values[:kept], values[kept:at], values[at : at + others], hashes[:KEPT], limit)
+    return Sketch(
+        numbers, facts, total, values[:kept], values[kept:at], values[at : at + excluding], hashes[:KEPT], limit
+    )
 
 
 def _digest(text: str) -> bytes:
@@ -117,7 +119,7 @@ def _digest(text: str) -> bytes:
 
 @lru_cache(maxsize=65536)
 def _hash(word: str) -> int:
-    # Of Korean words the first two syllables: behind these come particles and endings.
+    # The first two syllables of Korean words: particles and endings follow.
     return int.from_bytes(_digest(word[:2] if "\uac00" <= word[:1] <= "\ud7a3" else word), "little")
 
 
@@ -127,7 +129,7 @@ def _shingles(text: str) -> bytes:
     padded = f" {text} "
     width = min(SHINGLE, len(padded))
     least = np.empty(0, np.uint32)
-    # Piece by piece, each with what its last shingles need: a long answer must not take forty times its room.
+    # In overlapping pieces, since all at once would take forty times the memory of a long answer.
     for start in range(0, len(padded) - width + 1, _PIECE):
         piece = padded[start : start + _PIECE + width - 1].encode("utf-32-le", "surrogatepass")
         hashes = np.sort(np.concatenate((least, _hashes(np.frombuffer(piece, "<u4").astype(np.uint64), width))))
@@ -144,63 +146,63 @@ def _hashes(codes: NDArray[uint64], width: int) -> NDArray[uint32]:
     mixed = codes[:count]
     for at in range(1, width):
         mixed = mixed * np.uint64(_PRIME) + codes[at : at + count]
-    # The finaliser of SplitMix64 (Steele, Lea and Flood 2014): sums of products alone would not be spread evenly.
+    # The finaliser of SplitMix64 (Steele, Lea and Flood 2014) spreads the sums of products evenly.
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return (mixed >> np.uint64(32)).astype(np.uint32)
 
 
-_FEW = 64
-"""Texts that are compared with one another without an index of their hashes, which takes ten times their room."""
+_COMPARE_ALL = 64
+"""Up to this many texts are compared without an index of hashes, which takes ten times their memory."""
 _FRAME = 0.9
-"""A word that so many answers have belongs to their frame, and tells none of them from the others."""
-_SLOT = 3
-"""Words that an answer may have of its own within a frame that all have."""
-_BARE = 2
-"""Words of an answer that is no more than a name, without a frame."""
+"""The share of answers with a word from which on the word belongs to their frame."""
+_FRAME_SLOT = 3
+"""The most words of an answer inside of a shared frame."""
+_NAME_WORDS = 2
+"""The most words of an answer that is only a name, without a frame."""
 _SHARED = 0.5
-"""A word that so many answers have makes it possible that they say one thing."""
+"""The share of answers with a word from which on they may say the same thing."""
 _UNRELATED = 0.1
-"""Texts of one language that have nothing to do with one another share fewer of their shingles on average."""
+"""Unrelated texts of one language share less of their shingles than this, on average."""
 
 
 def similarity(one: bytes, other: bytes) -> float:
-    """The share that two sketched texts have in common of all shingles of either (Jaccard 1901): exact where neither
-    has more than `KEPT`, else estimated from those below the least hash that one of them does not keep.
+    """The share of shingles that two sketched texts have in common (Jaccard 1901). It is exact if neither has more than
+    `KEPT`, else estimated from those below the lowest hash that one of them does not keep.
 
-    0 where their facts differ, or one has a word that excludes one of the other.
+    It is 0 if their facts differ, or a word of one excludes a word of the other.
     """
-    mine = _open_sketch(one)
-    shared, either = _overlap(mine, frozenset(mine.hashes), _open_sketch(other))
+    sketch_of_one = _unpack_sketch(one)
+    shared, either = _overlap(sketch_of_one, frozenset(sketch_of_one.hashes), _unpack_sketch(other))
     return shared / either if either else 0.0
 
 
 def _overlap(one: Sketch, inside: frozenset[int], other: Sketch) -> tuple[int, int]:
-    """How many shingles they share, and how many either has, of those below both limits; ``inside`` are ``one``'s."""
-    if one.numbers != other.numbers or one.facts != other.facts or _opposed(one, other):
+    """The numbers of shared shingles and of all, below both limits; ``inside`` are ``one``'s. 0 for other facts."""
+    if one.numbers != other.numbers or one.facts != other.facts or _exclude_each_other(one, other):
         return 0, 0
     return _shared(one, inside, other)
 
 
 def _shared(one: Sketch, inside: frozenset[int], other: Sketch) -> tuple[int, int]:
     limit = min(one.limit, other.limit)
-    shared = len(inside.intersection(other.hashes))  # what both have is below both limits
+    shared = len(inside.intersection(other.hashes))  # shared hashes are below both limits
     either = bisect.bisect_left(one.hashes, limit) + bisect.bisect_left(other.hashes, limit) - shared
     return shared, either
 
 
-def _opposed(one: Sketch, other: Sketch) -> bool:
-    """Whether one has a word that excludes a word of the other, and not that word as well."""
+def _exclude_each_other(one: Sketch, other: Sketch) -> bool:
+    """Whether a word of one, which does not have both, excludes a word of the other."""
     if not (one.against or other.against):
         return False
-    mine, its = {*one.words, *one.sides}, {*other.words, *other.sides}
-    return not (its - mine).isdisjoint(one.against) or not (mine - its).isdisjoint(other.against)
+    of_one, of_other = {*one.words, *one.sides}, {*other.words, *other.sides}
+    return not (of_other - of_one).isdisjoint(one.against) or not (of_one - of_other).isdisjoint(other.against)
 
 
 class Residue(NamedTuple):
-    """What is left of answers without the words that nearly all have: how many are of the commonest kind.
+    """Answers without the words that nearly all have: ``mode`` is the number of answers of the commonest kind.
 
-    ``telling``: whether kinds that differ are surely different answers, and no other wordings of one.
+    ``telling``: whether different kinds are certainly different answers, not wordings of one.
     """
 
     mode: int
@@ -208,72 +210,72 @@ class Residue(NamedTuple):
 
 
 def _without_frame(sketches: Mapping[bytes, bytes], counts: Mapping[bytes, int]) -> Residue:
-    """The answers, whose texts are sketched and came so often, without their frame.
+    """The answers, with the sketch and the count of each text, without their frame.
 
-    Two are of one kind where all words are the same that are not in nearly all of them, and so are their facts. An
-    answer of frame alone is of the commonest kind with its facts: it says less, and nothing else.
+    Two are of one kind if their facts and all words outside of the frame are equal. An answer without other words
+    belongs to the commonest kind with its facts.
     """
-    texts = {text: _open_sketch(sketches[text]) for text in counts if sketches.get(text)}
+    texts = {text: _unpack_sketch(sketches[text]) for text in counts if sketches.get(text)}
     answers = sum(counts.values())
     having: Counter[int] = Counter()
-    for text, own in texts.items():
-        for word in set(own.words):
+    for text, sketched in texts.items():
+        for word in set(sketched.words):
             having[word] += counts[text]
     frame = {word for word, count in having.items() if count >= _FRAME * answers}
     sizes: Counter[tuple[bytes, bytes, tuple[int, ...]]] = Counter()
-    bare: Counter[tuple[bytes, bytes]] = Counter()
-    for text, own in texts.items():
-        left = tuple(word for word in own.words if word not in frame)
-        if left:
-            sizes[own.numbers, own.facts, left] += counts[text]
+    frame_only: Counter[tuple[bytes, bytes]] = Counter()
+    for text, sketched in texts.items():
+        remaining = tuple(word for word in sketched.words if word not in frame)
+        if remaining:
+            sizes[sketched.numbers, sketched.facts, remaining] += counts[text]
         else:
-            bare[own.numbers, own.facts] += counts[text]
-    for facts, count in bare.items():
+            frame_only[sketched.numbers, sketched.facts] += counts[text]
+    for facts, count in frame_only.items():
         most = max((key for key in sizes if key[:2] == facts), key=lambda key: (sizes[key], key), default=(*facts, ()))
         sizes[most] += count
-    return Residue(max(sizes.values(), default=0), _telling(texts, counts, frame, having))
+    return Residue(max(sizes.values(), default=0), _is_telling(texts, counts, frame, having))
 
 
-def _telling(
+def _is_telling(
     texts: Mapping[bytes, Sketch], counts: Mapping[bytes, int], frame: set[int], having: Mapping[int, int]
 ) -> bool:
     answers = sum(counts.values())
-    # One frame around a few words, such as "The answer is ..."; or nothing but these words.
+    # First: one frame around a few words, such as "The answer is ...", or only these words.
     frames: Counter[tuple[tuple[int, ...], int, int]] = Counter()
-    for text, own in texts.items():
-        rest = tuple(word for word in own.words if word in frame)
-        if own.whole and len(own.words) - len(rest) <= (_SLOT if rest else _BARE):
-            # With the place of what is not of the frame: wordings of one thing have it here and there.
-            before = next((at for at, word in enumerate(own.words) if word not in frame), len(rest))
-            behind = next((at for at, word in enumerate(reversed(own.words)) if word not in frame), len(rest))
-            frames[(rest, before, behind) if len(rest) < len(own.words) else (rest, -1, -1)] += counts[text]
-    # One of frame alone fits wherever the others have theirs: an option's letter may look like an article.
-    bare = {key[0]: count for key, count in frames.items() if key[1] < 0}
-    fitting = (count + (bare.get(key[0], 0) if key[1] >= 0 else 0) for key, count in frames.items())
+    for text, sketched in texts.items():
+        rest = tuple(word for word in sketched.words if word in frame)
+        if sketched.whole and len(sketched.words) - len(rest) <= (_FRAME_SLOT if rest else _NAME_WORDS):
+            # With the position of the other words: wordings of one statement have them in different positions.
+            before = next((at for at, word in enumerate(sketched.words) if word not in frame), len(rest))
+            behind = next((at for at, word in enumerate(reversed(sketched.words)) if word not in frame), len(rest))
+            frames[(rest, before, behind) if len(rest) < len(sketched.words) else (rest, -1, -1)] += counts[text]
+    # An answer of only the frame fits any position: the letter of an option may look like an article.
+    frame_only = {key[0]: count for key, count in frames.items() if key[1] < 0}
+    fitting = (count + (frame_only.get(key[0], 0) if key[1] >= 0 else 0) for key, count in frames.items())
     if max(fitting, default=0) >= _FRAME * answers:
         return True
-    # Each has a number, and not the same: 3 days are not 5 days, however one says it.
+    # Second: each has a number, and they differ: 3 days are not 5 days in any wording.
     numbers: Counter[bytes] = Counter()
-    for text, own in texts.items():
-        numbers[own.numbers] += counts[text] if own.numbered else answers
+    for text, sketched in texts.items():
+        numbers[sketched.numbers] += counts[text] if sketched.numbered else answers
     if max(numbers.values(), default=answers) <= answers // 2:
         return True
-    # They share no word, and hardly a shingle: what says one thing twice has some of its words twice.
+    # Third: they share no word, and few shingles: two wordings of one statement share some words.
     if max(having.values(), default=0) >= _SHARED * answers:
         return False
-    some = [texts[text] for text in sorted(texts)[:_FEW]]
+    sample = [texts[text] for text in sorted(texts)[:_COMPARE_ALL]]
     shares = []
-    for one, other in combinations(some, 2):
+    for one, other in combinations(sample, 2):
         shared, either = _shared(one, frozenset(one.hashes), other)
         shares.append(shared / either if either else 1.0)
     return math.fsum(shares) < _UNRELATED * len(shares)
 
 
 class NearKinds:
-    """Answers to one case, counted by kind: texts at least ``alike`` are of one kind, and all that such steps connect.
+    """Answers to one case by kind: texts at least ``alike`` are of one kind, also through others.
 
-    So the order in which answers come cannot matter, and another answer can join kinds but never part them. Texts
-    without a sketch are kinds by themselves.
+    So the order of answers does not matter, and another answer can join kinds but never split them. A text without a
+    sketch is a kind by itself.
     """
 
     def __init__(self, alike: float) -> None:
@@ -284,12 +286,12 @@ class NearKinds:
         self._size: Counter[bytes] = Counter()
         self._having: dict[int, list[bytes]] | None = None
         self.answers = self.mode = 0
-        """How many answers there are, and how many are of the commonest kind."""
+        """The number of answers, and of those of the commonest kind."""
 
     def add(self, text: bytes, sketched: bytes, count: int = 1) -> None:
-        """Count answers of the text that ``text`` stands for."""
+        """Count answers of the text with digest ``text``."""
         if text not in self._kind:
-            self._enter(text, sketched)
+            self._add_text(text, sketched)
         self._count[text] += count
         self.answers += count
         root = self._root(text)
@@ -297,86 +299,86 @@ class NearKinds:
         self.mode = max(self.mode, self._size[root])
 
     def counts(self) -> list[int]:
-        """How often each kind came."""
+        """The number of answers of each kind."""
         return list(self._size.values())
 
     def least_alike(self) -> float | None:
-        """How alike the commonest text of the commonest kind is to that of the same kind that is least like it.
+        """The lowest similarity of the commonest text to others of the commonest kind; None without answers.
 
-        Far below what makes two texts near where steps led from one to the other. None without any answer.
+        It is far below ``alike`` if the kind is a chain of near texts.
         """
         largest = [text for text in self._kind if self._size[self._root(text)] == self.mode]
         if not largest:
             return None
         first = min(largest, key=lambda text: (-self._count[text], text))
-        own = [text for text in largest if self._root(text) == self._root(first) and text != first]
-        return min((similarity(self._sketches[first], self._sketches[text]) for text in own), default=1.0)
+        others = [text for text in largest if self._root(text) == self._root(first) and text != first]
+        return min((similarity(self._sketches[first], self._sketches[text]) for text in others), default=1.0)
 
     def without_frame(self) -> Residue:
-        """The same answers without the words that nearly all have."""
+        """The answers without the words that nearly all have."""
         return _without_frame(self._sketches, self._count)
 
-    def _enter(self, text: bytes, sketched: bytes) -> None:
+    def _add_text(self, text: bytes, sketched: bytes) -> None:
         self._kind[text], self._sketches[text], self._size[text] = text, sketched, 0
         if not sketched:
             return
-        mine = _open_sketch(sketched)
+        mine = _unpack_sketch(sketched)
         inside = frozenset(mine.hashes)
         for other in self._candidates(text, mine):
-            root, own = self._root(other), self._root(text)
-            if root == own:
+            root, own_root = self._root(other), self._root(text)
+            if root == own_root:
                 continue
-            shared, either = _overlap(mine, inside, _open_sketch(self._sketches[other]))
-            # Rounded: in floats .55 of 100 is a little more than 55, which 55 would not reach.
+            shared, either = _overlap(mine, inside, _unpack_sketch(self._sketches[other]))
+            # Rounded: in floats, .55 of 100 is a little more than 55.
             if shared and shared >= round(self._alike * either, 9):
-                self._kind[own] = root
-                self._size[root] += self._size.pop(own)
+                self._kind[own_root] = root
+                self._size[root] += self._size.pop(own_root)
                 self.mode = max(self.mode, self._size[root])
 
     def _candidates(self, text: bytes, mine: Sketch) -> list[bytes]:
-        """Texts that may be near: all, where they are few, else those that have one of the first few hashes, too."""
+        """Texts that may be near: all if they are few, else those that share one of the first hashes."""
         if self._having is None:
-            if len(self._sketches) <= _FEW:
+            if len(self._sketches) <= _COMPARE_ALL:
                 return [other for other in self._sketches if other != text]
             self._having = {}
             for other, sketched in self._sketches.items():
                 if other != text:
-                    self._note(other, _open_sketch(sketched))
-        found = {other: None for value in self._first(mine) for other in self._having.get(value, ())}
-        self._note(text, mine)
-        return list(found)
+                    self._index_text(other, _unpack_sketch(sketched))
+        candidates = {other: None for value in self._first(mine) for other in self._having.get(value, ())}
+        self._index_text(text, mine)
+        return list(candidates)
 
-    def _note(self, text: bytes, found: Sketch) -> None:
+    def _index_text(self, text: bytes, sketched: Sketch) -> None:
         if self._having is not None:
-            for value in self._first(found):
+            for value in self._first(sketched):
                 self._having.setdefault(value, []).append(text)
 
-    def _first(self, found: Sketch) -> tuple[int, ...]:
-        """Of two sets that share so much, one of these is in both: else too few in order were left."""
-        many = len(found.hashes)
-        return found.hashes[: many - math.ceil(round(self._alike * many, 9)) + 1]
+    def _first(self, sketched: Sketch) -> tuple[int, ...]:
+        """The first hashes; of two near texts, at least one is in both, or too few would be left to share."""
+        many = len(sketched.hashes)
+        return sketched.hashes[: many - math.ceil(round(self._alike * many, 9)) + 1]
 
     def _root(self, text: bytes) -> bytes:
         while self._kind[text] != text:
-            # Shortened on the way (path halving): thousands of texts may be connected one by one.
+            # Path halving, since thousands of texts may form a chain.
             self._kind[text] = self._kind[self._kind[text]]
             text = self._kind[text]
         return text
 
 
-# When two answers are the same text: what stands for an answer where kinds of answers are counted.
+# Normalising an answer, and the digest of the result.
 
 WIDTH = 8
-"""Bytes that stand for a text: of a thousand different ones two are taken for one with a chance of 3 in 10^14."""
+"""Bytes of a digest: among a thousand texts, the chance that two share one is 3 in 10^14."""
 _SIGNS = frozenset("-.")
-_KEPT_BEHIND, _KEPT_BEFORE = frozenset("#%]}"), frozenset("%[{")
-# Between words they are punctuation of a sentence, which French sets apart, and which some write as dashes.
+_KEPT_AFTER, _KEPT_BEFORE = frozenset("#%]}"), frozenset("%[{")
+# Punctuation of a sentence between words; French has spaces around it.
 _OF_SENTENCES = frozenset(".,;:!?\u2026\u3001\u3002\"'`\u00ab\u00bb\u2018\u2019\u201c\u201d\u201e()\u2022\u00b7")
 _DASHES = frozenset("-\u2010\u2011\u2012\u2013\u2014\u2212")
 _SHORT = 40
 _PLANES = 0x20000
 """Unicode has no punctuation beyond its first two planes."""
-# A number by itself, or with signs around it; 007 and 1.2.3 are names, and so is what has letters before it.
+# A number by itself, or with signs around it; 007, 1.2.3 and words with letters before digits are names.
 _NUMERAL = re.compile(
     r"(?<![\w.,])(?P<whole>0|[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d*)(?P<part>\.\d+)?(?:e(?P<power>[-+]?\d{1,2}))?(?![\d.,]*\d)"
 )
@@ -385,30 +387,30 @@ _NUMERAL = re.compile(
 def normal(text: str) -> str:
     """NFKC, casefolded, white space collapsed, and no punctuation around words; unless there is nothing else.
 
-    Punctuation inside a word stays (3.5, don't), and so do the sign or point before a number (-5, .5), # and % behind a
-    word (C# is not C, and 5% is not 5), and square and curly brackets ([a] is not a). So does what stands by itself and
-    is no punctuation of sentences: 10 - 2, 10 * 2 and 10 / 2 are three. A backtick is taken for a quotation mark, a
-    curly apostrophe for a straight one. Numbers are by value (1,000.0 is 1000), and so is JSON, its keys in any order.
+    These stay: punctuation inside a word (3.5, don't), the sign or point before a number (-5, .5), # and % after a word
+    (C# is not C, and 5% is not 5), square and curly brackets ([a] is not a), and single signs that do not punctuate a
+    sentence (10 - 2, 10 * 2 and 10 / 2 differ). A backtick counts as a quotation mark, a curly apostrophe as a straight
+    one. Numbers are by value (1,000.0 is 1000), and so is JSON, with keys in any order.
     """
-    if text.strip()[:1] in ("{", "[") and (plain := _plain_json(text)) is not None:
-        return plain
-    # What begins an item of a list or a heading.
-    whole = folded(_BULLET.sub("", text)).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    given = whole.split()
-    # Most words come again and again; long ones are not kept, as they may be as long as the answer.
-    words = [_bare(word) if len(word) <= _SHORT else _stripped(word) for word in given]
+    if text.strip()[:1] in ("{", "[") and (normal_json := _normal_json(text)) is not None:
+        return normal_json
+    # Without the marks of list items and headings.
+    text_folded = folded(_BULLET.sub("", text)).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    written = text_folded.split()
+    # Most words repeat, so short ones are cached; a long one may be as long as the answer.
+    words = [_strip_cached(word) if len(word) <= _SHORT else _strip(word) for word in written]
     for at, word in enumerate(words):
-        if not word and not _is_sentence(given, at):
-            words[at] = given[at]
-    said = " ".join(filter(None, words)) or whole
-    return _NUMERAL.sub(_by_value, said)
+        if not word and not _is_sentence_sign(written, at):
+            words[at] = written[at]
+    joined = " ".join(filter(None, words)) or text_folded
+    return _NUMERAL.sub(_format_value, joined)
 
 
 _BULLET = re.compile(r"^[ \t]*(?:[-*+\u2022\u2013]|#{1,6})(?=[ \t])", re.MULTILINE)
 
 
-def _is_sentence(words: list[str], at: int) -> bool:
-    """Whether a word of punctuation alone is a sentence's; a dash is an operator beside a number."""
+def _is_sentence_sign(words: list[str], at: int) -> bool:
+    """Whether a word of only punctuation belongs to a sentence; a dash next to a number is an operator."""
     if all(sign in _OF_SENTENCES for sign in words[at]):
         return True
     if not all(sign in _DASHES for sign in words[at]):
@@ -417,54 +419,54 @@ def _is_sentence(words: list[str], at: int) -> bool:
     return not any(any(map(str.isdigit, word)) or len(word) == 1 for word in beside)
 
 
-def _by_value(found: re.Match[str]) -> str:
-    whole, part, power = found["whole"].replace(",", ""), found["part"] or "", found["power"]
+def _format_value(match: re.Match[str]) -> str:
+    whole, part, power = match["whole"].replace(",", ""), match["part"] or "", match["power"]
     if power is not None:
         return f"{Decimal(f'{whole}{part}e{power}').normalize():f}"
     part = part.rstrip("0")
     return whole + ("" if part == "." else part)
 
 
-def _plain_json(text: str) -> str | None:
-    """What stands for text that is a JSON object or list; None where it is none."""
+def _normal_json(text: str) -> str | None:
+    """The normal form of a text that is a JSON object or list; None for other texts."""
     try:
         value = extract(text)
     except NoJson:
         return None
     return (
-        json.dumps(_plain_value(value), ensure_ascii=False, sort_keys=True) if isinstance(value, dict | list) else None
+        json.dumps(_normal_value(value), ensure_ascii=False, sort_keys=True) if isinstance(value, dict | list) else None
     )
 
 
-def _plain_value(value: Any) -> Any:
+def _normal_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain_value(held) for key, held in value.items()}
+        return {key: _normal_value(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain_value(held) for held in value]
+        return [_normal_value(inner) for inner in value]
     if isinstance(value, str):
         return normal(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _stripped(word: str) -> str:
+def _strip(word: str) -> str:
     """A word without the punctuation around it."""
     marks = _marks()
     start, end = 0, len(word)
-    while end and word[end - 1] in marks and word[end - 1] not in _KEPT_BEHIND:
+    while end and word[end - 1] in marks and word[end - 1] not in _KEPT_AFTER:
         end -= 1
     while start < end and word[start] in marks and word[start] not in _KEPT_BEFORE:
         start += 1
     if start and start < end and word[start].isdigit() and word[start - 1] in _SIGNS:
         start -= 1
-    bare = word[start:end]
-    return "" if all(sign in marks for sign in bare) and all(sign not in "[]{}" for sign in bare) else bare
+    stripped = word[start:end]
+    return "" if all(sign in marks for sign in stripped) and all(sign not in "[]{}" for sign in stripped) else stripped
 
 
-_bare = lru_cache(maxsize=65536)(_stripped)
+_strip_cached = lru_cache(maxsize=65536)(_strip)
 
 
 def kind_of_text(text: str) -> bytes:
-    """What stands for a normalised text: the first `WIDTH` bytes of its BLAKE2b."""
+    """The digest of a normalised text: `WIDTH` bytes of BLAKE2b."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=WIDTH).digest()
 
 
