@@ -122,7 +122,7 @@ class CaseCounter:
         except Exception as error:
             raise self._failure(error) from error
         # Leave out labels, which people give afterwards, so that a labelled run stays comparable.
-        params = {name: value for name, value in report["params"].items() if name not in measures.beside}
+        params = {name: value for name, value in report["params"].items() if name not in measures.not_compared}
         summary = self._summing.summary(*facts)
         return RunCases(
             run=run,

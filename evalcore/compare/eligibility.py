@@ -238,7 +238,7 @@ def why_advisory(path: str, policy: Policy, run: RunCases, partner: RunCases | N
     candidate anew.
     """
     judged = run.cases.judged
-    if judged is None or policy.judges == "decide" or not judged.rests(path):
+    if judged is None or policy.judges == "decide" or not judged.affects(path):
         return ""
     if policy.judges == "advisory":
         return "it rests on judges (judges: advisory)"
@@ -288,7 +288,7 @@ def _days_between(day: str, today: str) -> int:
 
 def _agreement(path: str, policy: Policy, run: RunCases, partner: RunCases | None) -> str:
     judged = run.cases.judged
-    if judged is None or not judged.rests(path):
+    if judged is None or not judged.affects(path):
         return ""
     sentences = []
     for check in sorted(judged.labels)[:_NAMED]:
@@ -375,7 +375,13 @@ def corrected(
 ) -> Measured | CorrectedChange | None:
     """The change as people would see it, if it rests on judges that decide by their labels; otherwise unchanged."""
     judged = run.cases.judged
-    if found is None or judged is None or policy.judges != "labelled" or not judged.rests(path) or path != "pass_rate":
+    if (
+        found is None
+        or judged is None
+        or policy.judges != "labelled"
+        or not judged.affects(path)
+        or path != "pass_rate"
+    ):
         return found
     before = partner.cases.judged
     sides: list[_Rows] = [judged.outputs]

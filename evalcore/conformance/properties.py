@@ -351,7 +351,7 @@ def _markdown(subject: Subject, example: SampleInput, rng: Random, rounds: int) 
     """The report, as read from report.json, gives a Markdown text, the same twice."""
     report, _ = subject.report_and_lines(example)
     if "schema" not in report or any(_no_plain_json(report)):
-        return  # the data ends the run with an error, or the report is what is wrong
+        return  # the data ends the run with an error, or `_results` reports the fault
     first, second = (subject.evaluator.views.markdown(as_written(report), {}) for _ in range(2))
     if not first.strip():
         yield "markdown() is empty"
@@ -365,7 +365,7 @@ def _declarations(subject: Subject, example: SampleInput, rng: Random, rounds: i
     yield from panel_faults(evaluator.name, evaluator.views.metrics, evaluator.views.panels)
     report, _ = subject.report_and_lines(example)
     if "schema" not in report or any(_no_plain_json(report)):
-        return  # the data ends the run with an error, or the report is what is wrong
+        return  # the data ends the run with an error, or `_results` reports the fault
     for metric in evaluator.views.metrics:
         samples = metric.samples(as_written(report))
         if not all(math.isfinite(sample.value) for sample in samples):

@@ -1,1 +1,1 @@
-"""What an evaluator is, and what every one of them shares: params, tally, partial answers, the registry."""
+"""The contract of evaluators, and their common parts: params, measures, partial answers, the registry."""

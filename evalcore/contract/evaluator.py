@@ -1,4 +1,4 @@
-"""The contract of evaluators: what each must write, and what it may add.
+"""The contract of evaluators: their required members, and their capabilities.
 
 An evaluator is one object with a name. evalq reads its inputs, cuts them into chunks, and calls `evaluate` on each
 chunk, anywhere and in any order. evalq merges the states in input order, and `section` turns them into the report.
@@ -134,7 +134,7 @@ class Request(msgspec.Struct):
 
 
 class Export(msgspec.Struct, frozen=True):
-    """A further file the user asked an evaluator for, outside the run folder."""
+    """A further file that the user requested, outside the run folder."""
 
     path: Path
     text: str

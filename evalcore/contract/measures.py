@@ -40,7 +40,7 @@ class Measure(msgspec.Struct, frozen=True):
 
     @property
     def reading(self) -> str:
-        """A hint for reading a change of it; empty if more is better, as usual."""
+        """A hint for reading a change; empty if more is better, as usual."""
         return "less of it is better, and a change below 0 is a rise" if self.better == "lower" else ""
 
 
@@ -120,17 +120,17 @@ class Judged(msgspec.Struct, frozen=True):
     ``labels`` has, for each such check, {case: (labels passed by judge and person, by the judge alone, by the person
     alone, by none, answers that the judge passed, all of its answers)}; ``outputs`` the same of whole answers, as
     judged and with all labels in place of the judges' verdicts. ``by`` is a digest of the judges and their settings.
-    ``apart`` has the first keys of the paths of results that rest on no such verdict.
+    ``unaffected`` has the first keys of the paths of results that rest on no such verdict.
     """
 
     labels: dict[str, dict[str, tuple[int, int, int, int, int, int]]]
     by: str = ""
-    apart: tuple[str, ...] = ()
+    unaffected: tuple[str, ...] = ()
     outputs: dict[str, tuple[int, int, int, int, int, int]] = {}
 
-    def rests(self, path: str) -> bool:
+    def affects(self, path: str) -> bool:
         """Whether the result at ``path`` rests on such verdicts."""
-        return path.partition(".")[0] not in self.apart
+        return path.partition(".")[0] not in self.unaffected
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -181,8 +181,8 @@ class Measures(msgspec.Struct, frozen=True):
     ``took`` names numbers of single answers without a scale, such as seconds. ``numbers`` declares the results that
     are no measures; a number that is not declared has no direction, and decides nothing.
 
-    ``judged`` gives the results that rest on verdicts that may be wrong. ``beside`` names parameters that do not change
-    the task of an agent, such as labels that people added later. Runs that differ only in these are still comparable.
+    ``judged`` gives the results that rest on verdicts that may be wrong. ``not_compared`` names parameters that do not
+    change an agent's task, such as labels that people added later: runs may differ in these.
     """
 
     measures: tuple[Measure, ...]
@@ -191,7 +191,7 @@ class Measures(msgspec.Struct, frozen=True):
     stopped: Callable[[Mapping[str, Any]], list[str]] = _no_cases
     named: Callable[[Batch, Any], Iterable[str]] | None = None
     judged: Callable[[Mapping[str, Any]], Judged | None] = _no_judged
-    beside: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
     collapse_p: Callable[[Mapping[str, Any]], dict[str, float] | None] = _no_p_values
     diverse: Callable[[Mapping[str, Any]], list[str]] = _no_cases
     took: tuple[str, ...] = ()

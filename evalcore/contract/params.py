@@ -138,7 +138,7 @@ def option_params(options: tuple[Option, ...], values: Mapping[str, Any], params
     """``params`` with the values of the options that name a parameter."""
     for option in options:
         value = values.get(option.name)
-        # An option that may be repeated, and was not given, is ().
+        # A repeatable option that is absent is ().
         if option.param and value is not None and value != ():
             nested: Any = list(value) if option.many else value
             for key in reversed(option.param.split(".")):

@@ -165,7 +165,7 @@ def load(point: EntryPoint, kind: str) -> Any:
     try:
         with stdout_to_stderr():  # some libraries print when they are imported
             return point.load()
-    except Exception as error:  # whatever a package's import raises
+    except Exception as error:  # any exception of a package's import
         failed = f"the {kind} {point.name!r} ({point.value}) cannot be loaded"
         if lack := resource_shortage(error):  # neither the package nor the request is wrong
             raise InfrastructureError(f"{failed}: {lack}") from error

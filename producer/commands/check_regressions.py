@@ -75,7 +75,7 @@ def _policy(runs: list[RunCases], margin: float) -> Policy:
 def _rests_on_no_judge(run: RunCases, path: str) -> bool:
     """Whether judges decide in this run, but not on this number."""
     judged = run.cases.judged
-    return judged is not None and not judged.rests(path)
+    return judged is not None and not judged.affects(path)
 
 
 COMMAND = command(

@@ -143,7 +143,7 @@ MEASURES = Measures(
     _stopped,
     _case_ids,
     _judged_by,
-    beside=("labels", "judges_decide"),
+    not_compared=("labels", "judges_decide"),
     collapse_p=_collapse_p,
     diverse=_diverse,
     took=_USAGE,

@@ -242,7 +242,7 @@ LANGUAGES = tuple(_TEXTS)
 """Languages of the report, the default first."""
 
 
-# The last section: distributions, failures, patterns and the operating checklist.
+# The report's last section: distributions, failures, patterns and the operating checklist.
 
 # An underscore inside a word means nothing in Markdown, and field names have many.
 _SPECIAL = re.compile(r"([\\`*<&\[\]|~]|(?<![^\W_])_|_(?![^\W_]))")

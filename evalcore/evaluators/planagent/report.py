@@ -284,7 +284,7 @@ def _exact(total: ExactSum) -> Fraction:
     return int(total.mantissa, 16) * Fraction(2) ** total.exponent
 
 
-# The last section: failures, what fails where, and the seed's operating checklist.
+# Failures, failure rates, patterns, and the seed's operating checklist.
 
 
 def _listed(ids: Sequence[str]) -> dict[str, Json]:

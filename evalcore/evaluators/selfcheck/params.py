@@ -72,7 +72,7 @@ def _list_name_or_data(items: tuple[Params, ...], lists: dict[str, Any]) -> Any:
     return name_of(items, lists) or [item.model_dump(mode="json") for item in items]
 
 
-def _refuse_duplicates(names: list[str], what: str) -> None:
+def _refuse_duplicates(names: list[str], key: str) -> None:
     duplicates = sorted(name for name, times in Counter(names).items() if times > 1)
     if duplicates:
-        raise ValueError(f"the same {what} twice: {', '.join(duplicates)} (the report lists results by {what})")
+        raise ValueError(f"the same {key} twice: {', '.join(duplicates)} (the report lists results by {key})")

@@ -1,4 +1,4 @@
-"""What is shown of a self check's report: metrics, panels, the page's summary and charts, Markdown, and rows."""
+"""The views of a self check's report: metrics, panels, the page's summary and charts, Markdown, and rows."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class VerificationComplianceMetric(BaseMetric):  # type: ignore[misc]  # deepeva
         self.patterns = patterns
 
     def measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
-        """The score of ``test_case.actual_output``. Raises ValueError when there is none."""
+        """The score of ``test_case.actual_output``. Raises ValueError if there is none."""
         text = test_case.actual_output
         if not isinstance(text, str):
             raise ValueError(f"{self.__name__} needs a test case with an actual_output")
@@ -50,7 +50,7 @@ class VerificationComplianceMetric(BaseMetric):  # type: ignore[misc]  # deepeva
         return self.measure(test_case)
 
     def is_successful(self) -> bool:
-        """Whether the last test case measured reached the threshold; False before the first, and after an error."""
+        """Whether the last test case reached the threshold; False before the first one, and after an error."""
         return self.error is None and bool(self.success)
 
     @property
@@ -60,12 +60,12 @@ class VerificationComplianceMetric(BaseMetric):  # type: ignore[misc]  # deepeva
 
 
 class StrictVerificationComplianceMetric(VerificationComplianceMetric):
-    """The same, with a score of 0 for any unsubstantiated claim; the threshold is 1, whatever is given."""
+    """The same, with a score of 0 for any unsubstantiated claim; the threshold is always 1."""
 
     strict_mode = True
 
     def __init__(self, threshold: float = 1.0, patterns: str | Patterns = "default") -> None:
-        # DeepEval copies metrics by handing a base class's arguments to the class, so it has to take them.
+        # DeepEval copies a metric by calling its class with the base class's arguments.
         super().__init__(threshold=1.0, patterns=patterns)
 
     @property

@@ -1,4 +1,4 @@
-"""What is shown of a verification report: metrics, panels, the page's summary and charts, Markdown, and rows."""
+"""The views of a verification report: metrics, panels, the page's summary and charts, Markdown, and rows."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def _row_reader(report: Mapping[str, Json]) -> Callable[[_TranscriptLine], Row |
 
 
 def _evidence(line: _TranscriptLine, threshold: float) -> Iterator[Evidence]:
-    """For a transcript that does not comply: what was expected, and where it fell short."""
+    """For a transcript that does not comply: the expected values and its shortfalls."""
     if line.score is None:
         yield Evidence("record", "an object with the transcript", line.reason)
         return

@@ -289,9 +289,9 @@ def test_labels_are_evidence_and_no_other_question(tmp_path: Path) -> None:
     judged = MEASURES.judged(report)
     assert judged is not None
     assert list(judged.labels) == ["polite"]
-    assert bare.cases.judged.rests("thresholds.verdict")
+    assert bare.cases.judged.affects("thresholds.verdict")
     for apart in ("plain.pass_rate", "labels.used", "judges", "cases.answered", "latency_seconds.p50", "cost.total"):
-        assert not bare.cases.judged.rests(apart)
+        assert not bare.cases.judged.affects(apart)
 
 
 outputs = st.lists(
