@@ -42,7 +42,7 @@ class Work(Protocol[S]):
 
     idle_seconds: float
     """How long to sleep after a step that found nothing to do."""
-    unstopped: str
+    not_stopped: str
     """The end of a warning: what may continue if evalq could not tell the server to stop."""
 
     @property
@@ -177,7 +177,7 @@ class Driver(Generic[S]):
             # Try once. If the server does not answer, the next driver waits until this one has been silent for long
             # enough.
             if not self._retry.once(partial(self._let_go, error)) and self.work.closing(error):
-                reporter.warn(f"the server does not answer, so {self.work.unstopped}")
+                reporter.warn(f"the server does not answer, so {self.work.not_stopped}")
             raise
 
     def _as_driver(self, step: Callable[[], bool]) -> bool:

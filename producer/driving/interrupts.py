@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run is driven, or calls are tried: the next do not break the order of the first."""
+"""Ctrl-C and SIGTERM while a run is driven: the second and third signal must not break the orderly end of the first."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _dropped = threading.Event()
 class Interrupts:
     """Counts interrupts in a block.
 
-    The first is raised there, as KeyboardInterrupt. The second comes while the block ends, at any line of it, so it is
-    only noted, for whoever waits there to hurry. The third is raised again: whoever sends it wants out.
+    The first raises KeyboardInterrupt there. The second may come at any line while the block ends, so it is only noted,
+    and code that waits there hurries. The third raises again, to end at once.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Interrupts:
 
     @property
     def again(self) -> bool:
-        """Whether a second one came."""
+        """Whether a second interrupt came."""
         return self._count > 1
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count in the block. Signals that are ignored stay ignored; off the main thread nothing can be counted."""
+        """Count interrupts in the block. Ignored signals stay ignored; outside the main thread nothing is counted."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -56,7 +56,7 @@ class Interrupts:
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if _dropped.is_set():  # the same one, which was counted when it came
+        if _dropped.is_set():  # the same interrupt again; it was counted when it came
             _dropped.clear()
             raise KeyboardInterrupt
         self._count += 1
@@ -65,10 +65,10 @@ class Interrupts:
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` returns, from a loop of its own. An interrupt cancels it, each time; raises KeyboardInterrupt then.
+    """Run ``work`` in its own event loop and return its result. An interrupt cancels it and raises KeyboardInterrupt.
 
-    `asyncio.run` raises the second Ctrl-C wherever the loop is just then, and so does a handler that raises: it may
-    take the place of what the loop was to do next, and whoever waits for that as it ends waits for ever.
+    `asyncio.run` raises the second Ctrl-C at any line of the loop, and so does a handler that raises. That can drop the
+    loop's next callback, and then the end of the loop waits for ever.
     """
     import asyncio
 
@@ -91,17 +91,17 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
-    """What answers interrupts here, where Python does: what it did not handle before is not to be handled either."""
-    # SIG_DFL and SIG_IGN are no functions, and what was not set by Python is None.
+    """The Python handlers of interrupts; signals that Python does not handle stay as they are."""
+    # SIG_DFL and SIG_IGN are not callable; a handler not set by Python is None.
     return {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
 
 
 @contextlib.contextmanager
 def keep_interrupts() -> Iterator[None]:
-    """A block in which no interrupt is lost because it came while a finaliser ran.
+    """A block that loses no interrupt to a finaliser.
 
-    What is raised in a `__del__`, as of the connections of each look at a server, Python prints and drops: a command
-    that a CI system ends would go on. Such a one is raised once more, right after.
+    Python prints and drops errors raised in a `__del__`, such as that of a connection: a command that a CI system ends
+    would go on. The block raises such an interrupt again right after.
     """
     before = sys.unraisablehook
 
@@ -110,10 +110,10 @@ def keep_interrupts() -> Iterator[None]:
             before(unraisable)
             return
         _dropped.set()
-        # By another thread, and not before this returns: what is raised in here is dropped, too.
-        here = [True]
-        threading.Thread(target=_again, args=(here,), name="evalq-interrupt", daemon=True).start()
-        here[0] = False  # the last: Python looks for signals at calls and jumps, and none follows
+        # By another thread, and after this returns: an error raised in here is dropped, too.
+        in_hook = [True]
+        threading.Thread(target=_again, args=(in_hook,), name="evalq-interrupt", daemon=True).start()
+        in_hook[0] = False  # the last line: Python checks for signals at calls and jumps, and none follows
 
     sys.unraisablehook = hook
     try:
@@ -122,10 +122,10 @@ def keep_interrupts() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-def _again(there: list[bool]) -> None:
-    while there[0]:
+def _again(in_hook: list[bool]) -> None:
+    while in_hook[0]:
         time.sleep(_PAUSE_SECONDS)
     for number in _SIGNALS:
-        if callable(signal.getsignal(number)):  # both are answered alike, and one may be ignored
+        if callable(signal.getsignal(number)):  # both have the same effect, and one may be ignored
             _thread.interrupt_main(number)
             return

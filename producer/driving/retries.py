@@ -1,7 +1,7 @@
-"""Waiting for servers, aloud: what is waited for is said within seconds, and ends within ``patience_seconds``.
+"""Waiting for servers: the user is told within seconds, and the wait ends within ``patience_seconds``.
 
-Steps run in the caller's thread, which may stand in a system call; a second thread tells. It also asks the server
-itself when a step takes long, since a stopped server neither answers nor refuses.
+Steps run in the caller's thread, which may block in a system call, so a second thread reports. It also probes the
+server when a step takes long, since a stopped server neither answers nor refuses.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from evalq.workers.settings import Settings
 T = TypeVar("T")
 
 TELL_SECONDS = 2.0
-"""What lasts shorter is not told."""
+"""Shorter waits are not reported."""
 PROBE_SECONDS = 2.0
 _PAUSES = (0.1, 2.0)
 """The first and the longest pause before a step is tried again, each twice the one before."""
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 
 class ServerRetry:
-    """Takes steps on servers. Steps may be repeated at any point, so each has to be idempotent.
+    """Takes steps on servers, and retries them. Steps may be repeated at any point, so each must be idempotent.
 
-    ``check`` is asked before every step, and raises what waiting cannot cure.
+    ``check`` is called before every step, and raises errors that waiting cannot cure.
     """
 
     def __init__(
@@ -46,32 +46,32 @@ class ServerRetry:
         self._lock = threading.Lock()
         self._step_began: float | None = None
         self._since: float | None = None
-        self._what = ""
-        self._said_at: float | None = None
-        self._held = False
+        self._reason = ""
+        self._reported_at: float | None = None
+        self._partial = False
         self.waits = 0
-        """How often a step had to be taken again: while that is so, nobody else could be heard of either."""
+        """The number of retries: during one, no other process can be heard of either."""
 
     def __call__(self, step: Callable[[], T]) -> T:
-        """Take a step and return what it does; while its server cannot, wait and take it again.
+        """Take a step and return its result; while the server is away, wait and retry.
 
-        Raises BrokerUnreachable after ``patience_seconds`` of that, and what does not pass by itself at once.
+        Raises BrokerUnreachable after ``patience_seconds`` of that; raises errors that do not pass at once.
         """
         pause, longest = _PAUSES
         while True:
-            # Before each try: a server of this command's own that has been given up does not come back.
+            # Before each try: an embedded server that was given up does not come back.
             self._check()
-            self._step_began, self._held = time.monotonic(), False
+            self._step_began, self._partial = time.monotonic(), False
             try:
-                done = step()
+                result = step()
             except (*SERVER_ERRORS, BrokerUnreachable) as error:
                 self.waits += 1
-                self._suffer(error)
+                self._note(error)
             else:
-                # A step that went on in part only has not ended the trouble.
-                if not self._held:
+                # A step that succeeded only in part has not ended the trouble.
+                if not self._partial:
                     self.over()
-                return done
+                return result
             finally:
                 self._step_began = None
             time.sleep(pause)
@@ -79,30 +79,29 @@ class ServerRetry:
             self._stand_by()
 
     def client(self) -> redis.Redis:
-        """The ledger, for steps that are taken here: whatever fails is tried again here, and nowhere else.
+        """A client of the ledger for these steps; it does not retry by itself.
 
-        Raises BrokerUnreachable where nothing answers from the start, and ServerRefused.
+        Raises BrokerUnreachable if nothing answers at the start, and ServerRefused.
         """
         return connect(self._settings.ledger_address, self._settings, self._settings.answer_seconds, again=False)
 
-    def held(self, error: BaseException) -> None:
-        """A step goes on in part only, for ``error`` that passes: told and limited as if all of it stood still."""
-        self._held = True
-        self._suffer(error)
+    def in_part(self, error: BaseException) -> None:
+        """Note that a step succeeds only in part because of ``error``; reported and limited as if it had failed."""
+        self._partial = True
+        self._note(error)
 
     def over(self) -> None:
-        """Nothing is waited for any more."""
+        """Note that the wait is over."""
         with self._lock:
-            since, said, self._since, self._said_at = self._since, self._said_at, None, None
-        if since is not None and said is not None and self._sink is not None:
-            self._sink.recovered(self._what, time.monotonic() - since)
+            since, reported, self._since, self._reported_at = self._since, self._reported_at, None, None
+        if since is not None and reported is not None and self._sink is not None:
+            self._sink.recovered(self._reason, time.monotonic() - since)
 
     def once(self, step: Callable[[], object]) -> bool:
-        """Take a last step if its server answers at once; whether it was taken. Raises nothing of a server's."""
+        """Take a last step if the server answers at once; returns whether it was taken. Raises no server errors."""
         try:
-            # Asked first, with its short time-out: the step alone could keep a command that ends waiting for a dead
-            # server.
-            if self._probed() is not None:
+            # Probe first, with a short time-out: the step could make an ending command wait for a dead server.
+            if self._probe() is not None:
                 return False
             step()
         except (*SERVER_ERRORS, BrokerUnreachable, ServerRefused):
@@ -110,69 +109,68 @@ class ServerRetry:
         return True
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
-        """Tell what is waited for, as long as the block."""
+    def reporting(self) -> Iterator[None]:
+        """Report waits during the block."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._tell_until, args=(ended,), name="evalq-waiting", daemon=True)
+        thread = threading.Thread(target=self._report_until, args=(ended,), name="evalq-waiting", daemon=True)
         thread.start()
         try:
             yield
         finally:
             ended.set()
-            # No longer than its probe may take: a command ends in time also where its server does not answer.
+            # No longer than its probe may take, so that a command ends in time if its server does not answer.
             thread.join(PROBE_SECONDS + 1)
 
-    def _suffer(self, error: BaseException) -> None:
-        """Note why a step failed. Raises it as evalq's own when it does not pass, or has lasted too long."""
+    def _note(self, error: BaseException) -> None:
+        """Note why a step failed. Raises evalq's own error if it does not pass or has lasted too long."""
         trouble = explained(error, self._server)
         if not isinstance(trouble, BrokerUnreachable):
             raise trouble from error.__cause__ or error
         with self._lock:
             now = time.monotonic()
             if self._since is None:
-                # From when the step began, not from its failure: a server that is stopped lets the whole time-out pass
-                # first.
+                # Count from the start of the step: with a stopped server, it fails only after its whole time-out.
                 self._since = self._step_began or now
-            self._what = str(trouble)
+            self._reason = str(trouble)
             lasted = now - self._since
         if lasted >= self._settings.patience_seconds:
-            raise BrokerUnreachable(f"{self._what}; still so after {lasted:.0f} s (patience_seconds)") from error
+            raise BrokerUnreachable(f"{self._reason}; no change after {lasted:.0f} s (patience_seconds)") from error
 
     def _stand_by(self) -> None:
-        """Until the ledger's server answers: a step on one that does not would stand for as long as it may take."""
+        """Wait until the ledger's server answers: a step would block for its whole time-out."""
         pause, longest = _PAUSES
-        while (trouble := self._probed()) is not None:
+        while (trouble := self._probe()) is not None:
             self._check()
-            self._suffer(trouble)
+            self._note(trouble)
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
-    def _probed(self) -> EvalqError | None:
+    def _probe(self) -> EvalqError | None:
         return probe(self._settings.ledger_address, self._settings, PROBE_SECONDS)
 
-    def _tell_until(self, ended: threading.Event) -> None:
-        while not ended.wait(_LOOK_SECONDS):
-            self._notice()
-            self._tell()
+    def _report_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_POLL_SECONDS):
+            self._check_step()
+            self._report()
 
-    def _notice(self) -> None:
-        """Ask the server why a step takes long; a step may also have much to do here."""
+    def _check_step(self) -> None:
+        """Probe the server if a step takes long; the step may also just have much to do."""
         began = self._step_began
         if began is None or self._since is not None or time.monotonic() - began < TELL_SECONDS:
             return
-        trouble = self._probed()
+        trouble = self._probe()
         with self._lock:
-            # Unless the step ended while the server was asked: then there was no trouble.
+            # Unless the step ended during the probe: then there was no trouble.
             if isinstance(trouble, BrokerUnreachable) and self._step_began == began and self._since is None:
-                self._since, self._what = began, str(trouble)
+                self._since, self._reason = began, str(trouble)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         with self._lock:
-            now, since, what = time.monotonic(), self._since, self._what
+            now, since, reason = time.monotonic(), self._since, self._reason
             due = since is not None and now - since >= TELL_SECONDS
-            if not due or (self._said_at is not None and now - self._said_at < AGAIN_SECONDS):
+            if not due or (self._reported_at is not None and now - self._reported_at < AGAIN_SECONDS):
                 return
-            self._said_at = now
-        # Outside the lock: a terminal that is stopped holds up whoever writes to it, and must not hold up the steps.
+            self._reported_at = now
+        # Outside the lock: a stopped terminal blocks writers, and must not block the steps.
         if self._sink is not None and since is not None:
-            self._sink.waiting(what, now - since, self._settings.patience_seconds)
+            self._sink.waiting(reason, now - since, self._settings.patience_seconds)

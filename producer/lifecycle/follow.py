@@ -121,7 +121,7 @@ def _refuse_cancelled(folder: RunFolder, stop: _Stop) -> None:
     """Raise Cancelled where the signal that came is of who cancels the run for good."""
     if stop.signal and folder.being_cancelled():
         run = folder.info().run
-        raise Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
+        raise Cancelled(f"run {run} was cancelled by evalq cancel; its results so far are in {folder.path}")
 
 
 def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> FollowPass:

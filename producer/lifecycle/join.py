@@ -186,7 +186,7 @@ def _elsewhere(
     settings, retry = servers.settings, ServerRetry(servers.settings, reporter)
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     where, lost, orphaned = f"{run} {named_servers(settings)}", False, _Orphaned(run, servers)
-    with only_watching(where), retry.telling():
+    with only_watching(where), retry.reporting():
         if not (told or isinstance(driven, Finished)):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while True:

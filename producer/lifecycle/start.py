@@ -1,4 +1,4 @@
-"""Beginning a run and seeing it to its report, or joining the one that its --once key has already."""
+"""Begin a run and drive it to its report, or join the run that has its --once key already."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalq.evalcore.errors import AlreadyRunning, Finished, StorageError
+from evalq.evalcore.model.life import RunState
 from evalq.producer.folder.job import Job, RunExistsError
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import command_line
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 def begin_or_join(
     begin: Callable[[], Job | Sweep], backend: Backend, reporter: Reporter, *, detach: bool, command: bool = True
 ) -> RunFolder | None:
-    """The folder of a run that has its report; None for one that is left to the fleet, its id told.
+    """The folder of the run with its report; None if the run is left to the fleet, after its id is printed.
 
-    ``begin`` raises RunExistsError where the run was begun before; it is asked again where that one ended on faulty
-    input, and left no folder. ``command``: what begins it is this process's command line. Raises what driving raises.
+    ``begin`` raises RunExistsError if the run was begun before. It is called again if that one ended on faulty input
+    and left no folder. ``command``: note this process's command line. Raises what driving raises.
     """
     while True:
         try:
@@ -34,14 +35,14 @@ def begin_or_join(
             with _resumable(begun.folder, backend):
                 if command:
                     _note_command(begun.folder, backend)
-                return _see_through(begun, backend, reporter, detach=detach)
+                return _complete(begun, backend, reporter, detach=detach)
         except RunExistsError as earlier:
             with contextlib.suppress(FileNotFoundError):
                 return _join(RunFolder(earlier.path), backend, reporter, detach=detach)
 
 
 def _note_command(folder: RunFolder, backend: Backend) -> None:
-    """Say in run.json which command it was. Raises StorageError where there is no room for that."""
+    """Note the command in run.json. Raises StorageError if the disk has no room."""
     try:
         folder.note(command=command_line())
     except OSError as error:
@@ -50,20 +51,22 @@ def _note_command(folder: RunFolder, backend: Backend) -> None:
 
 @contextlib.contextmanager
 def _resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
-    """What Ctrl-C leaves while nobody drives the run yet, as its modules are imported, can be resumed as any other."""
+    """Make a run resumable after Ctrl-C before its driver starts, such as during imports."""
     try:
         yield
     except KeyboardInterrupt:
-        from evalq.producer.run.backend import interruption, note_state
+        from evalq.producer.run.backend import note_state, raise_interrupted
 
-        state, ending = interruption(folder, backend)
-        with contextlib.suppress(OSError), folder.driving() as mine:  # and lets go of it: a notebook's process lives on
-            if mine:
-                note_state(folder, state)
-        raise ending from None
+        def leave(state: RunState) -> None:
+            # The block releases the folder: a notebook's process lives on.
+            with contextlib.suppress(OSError), folder.driving() as mine:
+                if mine:
+                    note_state(folder, state)
+
+        raise_interrupted(folder, backend, leave)
 
 
-def _see_through(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+def _complete(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
     reporter.event("launch", run=begun.run, folder=str(begun.folder.path))
     try:
         if detach:
@@ -71,7 +74,7 @@ def _see_through(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, de
             click.echo(begun.run)
             return None
         _carry_out(begun, backend, reporter)
-    except AlreadyRunning as driven:  # by a process with another folder, of the same --once key
+    except AlreadyRunning as driven:  # by a process with another folder and the same --once key
         if detach and not isinstance(driven, Finished):
             raise
         raise RunExistsError(begun.folder.path) from None
@@ -80,7 +83,7 @@ def _see_through(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, de
 
 
 def _join(folder: RunFolder, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
-    """The report of a run begun before, whoever computes it. Raises FileNotFoundError where it is gone."""
+    """The report of a run begun before, whichever process computes it. Raises FileNotFoundError if it is gone."""
     from evalq.producer.lifecycle.join import join, launch_again, resume_any
 
     reporter.say(f"run {folder.info().run}: begun before, in {folder.path}")
@@ -116,7 +119,7 @@ def _carry_out(begun: Job | Sweep, backend: Backend, reporter: Reporter) -> None
 
 @contextlib.contextmanager
 def name_server(backend: Backend) -> Iterator[None]:
-    """Who is told that another process drives the run is told at which server to watch it."""
+    """Add the server to errors that say that another process drives the run."""
     try:
         yield
     except Finished as finished:

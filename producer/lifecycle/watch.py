@@ -87,7 +87,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
         f"{run} {server}" if folder is None else folder.named(server),
         ServerRetry(servers.settings, reporter),
     )
-    with only_watching(watched), reporter.watching() as seen, retry.telling():
+    with only_watching(watched), reporter.watching() as seen, retry.reporting():
         while folder is None or not folder.driver():
             state = retry(lambda: ledger_state(run, servers))
             if state == "cancelled":

@@ -1,4 +1,4 @@
-"""What a command holds while a run is driven: servers and local workers on one side, the run folder on the other."""
+"""The resources of a command while it drives a run: servers and local workers, and the run folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 
 CALLS_HERE = 50
-"""Live calls in flight of a command that calls by itself, unless it is told how many or a target takes more at once."""
+"""Live calls in flight of a command with its own callers, unless the settings or a target allow more."""
 # The bound of the setting `calls`, which `model_copy` does not check.
 CALLS_MOST = 10_000
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """Where a job is computed: here (``inline``), or over ``settings.broker``, embedded when that is empty.
+    """Where a job is computed: in this process (``inline``), or over ``settings.broker``, embedded if that is empty.
 
-    ``workers`` local pool processes are started; None means none where there is a broker. Where there is none either,
-    a job begins in processes forked from this one, and an embedded server with a worker process a core takes over
-    those that prove to be long (``later``).
+    ``workers`` local pool processes are started; None means none if there is a broker. With neither, a job begins in
+    processes forked from this one; if it proves to be long, an embedded server with a worker process per core takes
+    over (``later``).
     """
 
     settings: Settings
@@ -58,30 +58,30 @@ class Backend(msgspec.Struct, frozen=True):
     served: bool = False
     """Local pool processes were started for it."""
     children: Children | None = None
-    """All processes that were started for it, where any were."""
+    """All processes that were started for it, if any."""
     later: LazyBackend | None = None
-    """Server and workers that are started when a job needs them, in a `shared_backend`."""
+    """A server and workers that start when a job needs them, in a `shared_backend`."""
 
     def check(self) -> None:
-        """Raise WorkersLost, or ConfigError, when a process that was started for it has been given up."""
+        """Raise WorkersLost or ConfigError if a process that was started for it has been given up."""
         if self.children is not None:
             self.children.check()
 
     named: Settings | None = None
-    """What its user named, where a server or workers were started for it."""
+    """The user's settings, if a server or workers were started for it."""
 
     @property
     def asked(self) -> Settings:
-        """What its user named, whatever was started for it."""
+        """The user's settings, whatever was started for it."""
         return self.named or self.settings
 
     @property
     def calls_here(self) -> bool:
-        """Whether live calls are made by a process of this command: its user named no fleet, or how many calls."""
+        """Whether a process of this command makes live calls: its user named no fleet, or a number of calls."""
         return bool(self.asked.calls or not self.asked.broker)
 
     def resume(self, folder: RunFolder) -> str:
-        """The command that resumes the run in ``folder`` at the backend that a user would name."""
+        """The command that resumes the run in ``folder`` at this backend."""
         asked = self.asked
         targets = f"--targets {shlex.quote(asked.targets)}" if asked.targets and self.calls_here else ""
         words = ["evalq resume", folder.named(self.server), targets, "--inline" if self.inline else ""]
@@ -89,23 +89,23 @@ class Backend(msgspec.Struct, frozen=True):
 
     @property
     def server(self) -> str:
-        """The options that name its server, for commands of other processes; empty for an embedded one."""
+        """The options that name its server to other commands; empty for an embedded one."""
         return named_servers(self.asked)
 
     def resumable(self, error: EvalqError, folder: RunFolder) -> EvalqError:
-        """``error``, which says how the run in ``folder`` is resumed, too."""
+        """``error`` with the command that resumes the run in ``folder``."""
         return type(error)(f"{str(error).rstrip('.')}; resume with: {self.resume(folder)}")
 
 
 class LazyBackend:
-    """A server and local workers that are started when they are first asked for, once for all jobs of a command."""
+    """A server and local workers that start at first use, once for all jobs of a command."""
 
     def __init__(self, start: Callable[[], Backend]) -> None:
         self._start = start
         self.started: Backend | None = None
 
     def backend(self) -> Backend:
-        """Where they are. Raises InfrastructureError."""
+        """Start them if necessary; returns their backend. Raises InfrastructureError."""
         if self.started is None:
             self.started = self._start()
         return self.started
@@ -115,23 +115,23 @@ class LazyBackend:
 def shared_backend(
     backend: Backend, roots: Sequence[Path], *evaluators: str, reporter: Reporter, calls: bool = False
 ) -> Iterator[Backend]:
-    """``backend`` for several jobs in turn: what would be started for each is started once, or when it is needed.
+    """``backend`` for several jobs in turn; its servers and workers start once, now or when a job needs them.
 
-    Local workers load ``evaluators`` before they divide into processes. With ``calls``, live calls are made too: by the
-    fleet, or here where there is none or the settings have calls and a targets file.
+    Local workers load ``evaluators`` before they fork. With ``calls``, live calls are made, too: by the fleet, or here
+    if there is none or the settings have calls and a targets file.
     """
     if backend.inline or (backend.later and not calls):
         yield backend
         return
     with contextlib.ExitStack() as stack:
-        start = partial(_started, stack, backend, roots, evaluators, reporter, calls=calls)
+        start = partial(_start_backend, stack, backend, roots, evaluators, reporter, calls=calls)
         if calls or backend.settings.broker or backend.workers:
             yield start()
         else:
             yield msgspec.structs.replace(backend, later=LazyBackend(start))
 
 
-def _started(
+def _start_backend(
     stack: contextlib.ExitStack,
     backend: Backend,
     roots: Sequence[Path],
@@ -140,19 +140,19 @@ def _started(
     *,
     calls: bool,
 ) -> Backend:
-    """What `shared_backend` says, started, and ended by ``stack``."""
+    """Start the processes of `shared_backend`; ``stack`` ends them."""
     from evalq.producer.local.processes import Children, embedded_server, local_workers
 
     settings, count = backend.settings, backend.workers
     here = calls and bool(settings.calls or not settings.broker)
     if here and not settings.targets:
         where = "name yours with --targets FILE (or a fleet with --broker URL); no run folder brings one"
-        raise ConfigError(f"calling from here needs a targets file: {where}")
+        raise ConfigError(f"live calls from here need a targets file: {where}")
     if here:
         from evalq.workers.processes.environment import seal
         from evalq.workers.targets import key_names, load_targets
 
-        targets = load_targets(settings.targets)  # faults are told here: the process that calls would be restarted
+        targets = load_targets(settings.targets)  # fail here for a faulty file: the calling process would be restarted
         seal(key_names(targets))
         default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
     settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
@@ -168,7 +168,7 @@ def _started(
         stack.enter_context(local_workers(settings, count or 0, roots, evaluators, children))
         backend = msgspec.structs.replace(backend, children=children, served=bool(count))
     return Backend(
-        # They are made already: a job that opens this backend once more must not start a second process that calls.
+        # A job that opens this backend again must not start a second calling process.
         settings.model_copy(update={"calls": 0}),
         children=backend.children,
         served=backend.served,
@@ -178,26 +178,25 @@ def _started(
 
 @contextlib.contextmanager
 def resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
-    """An error of a server, or of the command's own processes, says how the run is resumed."""
+    """Add the command that resumes the run to errors of a server or of the command's own processes."""
     try:
         yield
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
         raise backend.resumable(error, folder) from error
 
 
-# The folder's side of a command: holding it while a run is driven, and saying there how the run was left.
+# -- the run folder: held while the run is driven, and its state noted at the end ------------------
 
 
 @contextlib.contextmanager
 def hold_folder(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
-    """Hold ``folder`` for the length of a block, in which interrupts are counted.
+    """Hold ``folder`` during the block, and count interrupts there.
 
-    Raises AlreadyRunning, StorageError where it cannot be written, and InfrastructureError where memory or threads are
-    lacking.
+    Raises AlreadyRunning, StorageError if it cannot be written, and InfrastructureError without memory or threads.
     """
     interrupts = Interrupts()
     try:
-        # Counted around the folder: a second interrupt must not break off letting go of it.
+        # Count around the folder: a second interrupt must not prevent its release.
         with interrupts.counted(), folder.driving() as mine:
             if not mine:
                 raise AlreadyRunning(str(folder.path), folder.driver() or "another process")
@@ -212,13 +211,13 @@ def hold_folder(folder: RunFolder, backend: Backend) -> Iterator[Interrupts]:
 
 
 def refuse_foreign_paths(folder: RunFolder, backend: Backend) -> None:
-    """Raise UsageError where the run in ``folder`` names a file that a run folder may not choose on this machine."""
+    """Raise UsageError if the run in ``folder`` names a file that a run folder may not choose on this machine."""
     if folder.begun:
         refuse_paths(folder, backend.settings.roots)
 
 
 def folder_error(error: OSError, folder: RunFolder, then: str) -> StorageError:
-    """Why a run cannot go on in its folder, and what to do ``then``."""
+    """The error for a run that cannot go on in its folder, and what to do ``then``."""
     if not folder.path.is_dir():
         gone = "the run folder"
     elif isinstance(error, FileNotFoundError) and not folder.begun:
@@ -231,7 +230,7 @@ def folder_error(error: OSError, folder: RunFolder, then: str) -> StorageError:
 
 
 def refuse_ended(folder: RunFolder) -> None:
-    """Raise for a run that nothing can follow: UsageError for one with its report, Cancelled."""
+    """Raise UsageError if the run is done, Cancelled if it is cancelled."""
     state = folder.info().state
     if state == "done":
         raise UsageError(f"{folder.path}: this run is done; {folder.next_step(state)}")
@@ -239,16 +238,21 @@ def refuse_ended(folder: RunFolder) -> None:
         raise Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
 
 
-def interruption(folder: RunFolder, backend: Backend) -> tuple[RunState, EvalqError]:
-    """How a run stands after Ctrl-C or SIGTERM, and what ends its command: somebody may be cancelling it for good."""
-    if not folder.being_cancelled():
-        return "interrupted", Interrupted(backend.resume(folder))
-    run = folder.info().run
-    return "cancelled", Cancelled(f"run {run} was cancelled by evalq cancel; what was computed is in {folder.path}")
+def raise_interrupted(folder: RunFolder, backend: Backend, leave: Callable[[RunState], None] | None = None) -> NoReturn:
+    """Raise Interrupted after Ctrl-C or SIGTERM, or Cancelled if `evalq cancel` sent the signal.
+
+    Before that, ``leave`` is called with the run's new state; by default, its folder notes the state.
+    """
+    cancelled = folder.being_cancelled()
+    (leave or partial(note_state, folder))("cancelled" if cancelled else "interrupted")
+    if cancelled:
+        run = folder.info().run
+        raise Cancelled(f"run {run} was cancelled by evalq cancel; its results so far are in {folder.path}") from None
+    raise Interrupted(backend.resume(folder)) from None
 
 
 def note_state(folder: RunFolder, state: RunState) -> None:
-    """Say in run.json how a run was left, as far as the disk lets us; one that was not taken up is as it was."""
+    """Note the state of a run in run.json, if the disk allows it and the state may follow the present one."""
     with contextlib.suppress(OSError, EvalqError):
         if may_follow(state, folder.info().state):
             folder.note(state=state)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.runs import RunLedger
 
 
-# Few, since nothing is collected while a step plans.
+# Few chunks, since planning delays collecting.
 PLAN_STEP = 4
 _LONGER = "it has more records than were planned"
 
@@ -53,17 +53,17 @@ class Planner:
 
     def _planned(self) -> Iterator[Chunk]:
         job, seq, left = self._job, 0, self._job.header.limit
-        if job.manifest.seal is not None:  # all of it is planned: what an input has more since is no part of the run
+        if job.manifest.seal is not None:  # all is planned: records added since are not part of the run
             self.seal = job.manifest.seal
             return
         earlier = groupby(job.manifest.chunks, key=lambda chunk: chunk.input)
         group = next(earlier, None)
         for index in range(len(job.sources)):
-            with open_source(job.sources[index]) as stream, _telling_change(stream):
+            with open_source(job.sources[index]) as stream, _report_change(stream):
                 cutter = self._cutter(index, stream, left)
                 if group is not None and group[0] == index:
-                    # Read again and compared, not skipped: the chunks behind belong to those very bytes, and the seal
-                    # has the digest of all.
+                    # Read and compare again, do not skip: later chunks belong to these very bytes, and the seal needs
+                    # the digest of all.
                     seq += cutter.resume_after(chunk.span for chunk in group[1])
                     group = next(earlier, None)
                 for span in cutter.spans():
@@ -87,10 +87,10 @@ class Planner:
 
 
 class PublishedPlan:
-    """A job's plan, in its folder first, then in the ledger; ``sealed`` says whether the ledger has the whole of it."""
+    """A job's plan, first in its folder, then in the ledger; ``sealed``: the ledger has the whole plan."""
 
     def __init__(self, job: Job, collector: Collector, ledger: RunLedger, begun: Planner | None = None) -> None:
-        """``begun`` has planned what the folder has already; without it all of that is read again."""
+        """``begun`` is the planner of the folder's present chunks; without it, their input is read again."""
         self._job = job
         self._collector = collector
         self._ledger = ledger
@@ -100,13 +100,13 @@ class PublishedPlan:
         self.sealed = False
 
     def extend(self, ahead: int) -> bool:
-        """Cut and publish a few chunks, unless the plan is more than ``ahead`` in front of what is collected.
+        """Cut and publish a few chunks, unless the plan is more than ``ahead`` chunks in front of the collector.
 
-        False when there was nothing to do. Raises InputError, InputChanged.
+        Returns False if there was nothing to do. Raises InputError, InputChanged.
         """
         job = self._job
         if self._behind:
-            return self.publish()  # what the server did not take the last time
+            return self.publish()  # chunks that the server did not take last time
         if job.manifest.seal is not None or len(job.manifest.chunks) - self._collector.next > ahead:
             return False
         with tracing.span("plan", job.run, first=len(job.manifest.chunks)) as span:
@@ -120,35 +120,35 @@ class PublishedPlan:
         return self.publish()
 
     def publish(self, *, anew: bool = False) -> bool:
-        """Give the ledger the chunks (and the plan's end) that it does not have yet, or ``anew`` all of them.
+        """Send the ledger the chunks (and the seal) that it does not have yet, or ``anew`` all of them.
 
-        False while it lacks some.
+        Returns False while the ledger lacks some.
         """
         if anew:
             self._published, self.sealed = 0, False
         manifest = self._job.manifest
         fresh = manifest.chunks[self._published :]
-        # Not all that was sent: the ledger says how much it has, which is less where it lost some. It is more where
-        # another folder has planned further: what is planned here from then on is still held against that.
-        there = self._ledger.append(self._job.run, fresh, self._published, manifest.seal)
-        self._published = max(0, min(there, len(manifest.chunks)))
+        # The ledger returns how many it has: fewer if it lost some; more if another folder has planned further. Chunks
+        # planned here later are still compared with those.
+        count = self._ledger.append(self._job.run, fresh, self._published, manifest.seal)
+        self._published = max(0, min(count, len(manifest.chunks)))
         self.sealed = manifest.seal is not None and self._published == manifest.seal.chunks
         return self._published == len(manifest.chunks)
 
     def lost(self, progress: Progress) -> bool:
-        """Whether the server has forgotten some of what it was given."""
+        """Whether the server has lost part of the published plan."""
         return progress.chunks < self._published or (self.sealed and not progress.sealed)
 
     @property
     def _behind(self) -> bool:
-        """Whether the folder has more of the plan than the ledger was given."""
+        """Whether the folder has more of the plan than was published."""
         manifest = self._job.manifest
         return self._published < len(manifest.chunks) or (manifest.seal is not None and not self.sealed)
 
 
 @contextlib.contextmanager
-def _telling_change(stream: BufferedIOBase) -> Iterator[None]:
-    """A fault found in a file that was written to while it was read is a change of the input, and is said so."""
+def _report_change(stream: BufferedIOBase) -> Iterator[None]:
+    """Raise InputChanged for a fault in a file that was written to while it was read."""
     before = os.fstat(stream.fileno())
     try:
         yield
@@ -159,7 +159,7 @@ def _telling_change(stream: BufferedIOBase) -> Iterator[None]:
         raise InputChanged("an input changed while the run was reading it", error.faults) from error
 
 
-# Collecting answers in chunk order, into the fold and into the run folder.
+# -- collecting answers in chunk order, into the fold and the run folder ---------------------------
 
 
 class Collector:
@@ -170,7 +170,7 @@ class Collector:
         remove_halves(job.folder.path)
         self._fold = Fold(job.evaluator, job.params, len(job.sources))
         self._journal = Journal(job.folder)
-        # Anew in every process, from the journal: what a killed one left could be torn at any byte.
+        # Written anew in every process, from the journal: a killed process may have left half a line.
         self._records = open_new(job.folder.path / (RECORDS + ".partial"))
         self._kept = KeptAnswers(job.folder)
         self.next = 0
@@ -187,34 +187,34 @@ class Collector:
             raise
 
     @property
-    def held(self) -> int:
-        """How many answers the folder has."""
+    def count(self) -> int:
+        """The number of answers in the folder."""
         return self.next + self._ahead
 
     def digests(self) -> Iterator[tuple[int, str]]:
-        """(chunk, digest) of each of them, in order."""
+        """(chunk, digest) of each answer, in order."""
         yield from self._journal.digests(self.next)
         yield from self._kept.digests(self.next)
 
     def kept(self, seq: int) -> Partial | None:
-        """The answer of chunk ``seq`` that a retry keeps."""
+        """The answer of chunk ``seq`` kept from before a retry; None if there is none."""
         return self._kept.get(seq)
 
     @uncollected()
     def add(self, chunk: Chunk, partial: Partial) -> None:
-        """The answer of the next chunk. Raises WireError when it is damaged; nothing is kept then."""
-        # Opened before it is kept: a damaged answer in the journal would stop every resume.
+        """Add the answer of the next chunk. Raises WireError if it is damaged; then nothing is kept."""
+        # Decode before journaling: a damaged answer in the journal would stop every resume.
         self._take(chunk, partial)
         self._journal.add(chunk.seq, partial)
 
     def sync(self) -> None:
-        """Make all answers so far safe against a crash of this machine."""
+        """Sync all answers so far to disk."""
         self._journal.sync()
 
     @stdout_to_stderr()
     @uncollected()
     def finish(self, seal: Seal) -> dict[str, Json]:
-        """The report's content; records.jsonl is in its place after this.
+        """Fold the answers to the report's content, and put records.jsonl in place.
 
         Raises InputError for fatal faults, NothingEvaluated, InputChanged.
         """
@@ -227,17 +227,17 @@ class Collector:
             report, lines = self._fold.finish(summaries, self._reopen, Path(scratch))
         self._write(lines)
         self._records.close()
-        # Renamed only when it is whole: whoever reads the folder never sees a part.
+        # Renamed only when complete: readers of the folder never see a part.
         Path(self._records.name).replace(job.folder.records)
         self._journal.close()
-        # By way of its canonical form, so that a report just made and one read from its file are shown alike.
+        # Through its canonical form, so that a new report and one read from its file look the same.
         self.written = canonical_line(report)
         canonical: dict[str, Json] = read_again(self.written)
         return canonical
 
     def close(self) -> None:
-        """Let go of the files of an unfinished run; the journal stays."""
-        with contextlib.ExitStack() as stack:  # closing writes what is left, and on a full disk either may fail
+        """Close the files of an unfinished run; the journal stays."""
+        with contextlib.ExitStack() as stack:  # closing flushes, and on a full disk either may fail
             stack.callback(self._records.close)
             self._journal.close()
 
@@ -245,7 +245,7 @@ class Collector:
         return open_source(self._job.sources[index])
 
     def _recall(self, chunk: Chunk, partial: Partial) -> None:
-        """An answer from the journal. Raises WireError that says what to do about a damaged one."""
+        """Add an answer from the journal. Raises WireError with a remedy if it is damaged."""
         try:
             self._take(chunk, partial)
         except WireError as error:
@@ -267,7 +267,7 @@ class Collector:
 
 
 def _shorter(job: Job, journal: Journal) -> str:
-    """What to say of a plan that lost chunks whose answers are there: of the two files it is the damaged one."""
+    """The message for a plan that lost chunks whose answers are in the journal."""
     manifest = job.manifest
     return (
         f"{manifest.path} is damaged: it ends after {len(manifest.chunks)} chunks, and {journal.path.name} has answers "
@@ -275,15 +275,15 @@ def _shorter(job: Job, journal: Journal) -> str:
     )
 
 
-# Computing in this process: a whole job without a queue, or a single chunk that only this process can give.
+# -- computing in this process: a whole job without a queue, or a single chunk ---------------------
 
 
 def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
-    """Evaluate every chunk in this process: the reference for all the rest."""
+    """Evaluate every chunk in this process: the reference for all other backends."""
     planner, total, done, records = Planner(job), job.total_bytes, 0, 0
     planned = job.manifest.chunks[collector.next :]
     for chunk in chain(planned, planner.chunks()):
-        # Those that an earlier process planned are in the manifest already.
+        # Chunks planned by an earlier process are in the manifest already.
         if chunk.seq == len(job.manifest.chunks):
             job.manifest.extend([chunk])
         collector.add(chunk, collector.kept(chunk.seq) or evaluate(job, chunk, read(job, chunk)))
@@ -295,9 +295,9 @@ def drive_inline(job: Job, collector: Collector, watch: Watcher) -> None:
 
 
 def read(job: Job, chunk: Chunk) -> bytes:
-    """The chunk's bytes as this producer reads them. Raises InputChanged."""
+    """Read the chunk's bytes. Raises InputChanged."""
     data = read_source(job.sources[chunk.input], chunk.span)
-    # Compared also here, where the file was just read: it may have changed since it was planned.
+    # Compare even right after planning: the file may have changed since.
     if chunk_digest(data, job.key) != chunk.digest:
         where = location(job.sources[chunk.input].name, chunk.first_line, chunk.members, chunk.first_line)
         reason = "not the bytes that were planned"

@@ -1,4 +1,4 @@
-"""Carrying a job out, on an embedded server, a given one, or in this process, from its plan to its files."""
+"""Carrying out a job from its plan to its files: on an embedded or a given server, or in this process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.no_workers import Unserved
 from evalq.producer.monitor.progress import Reporter, ShownProgress, Watcher
 from evalq.producer.outputs import write_final
-from evalq.producer.run.backend import Backend, hold_folder, interruption, note_state, refuse_ended, shared_backend
+from evalq.producer.run.backend import Backend, hold_folder, note_state, raise_interrupted, refuse_ended, shared_backend
 from evalq.producer.run.chunks import Collector
 from evalq.producer.run.publication import count_drift, publish_cases, publish_report, recent_text, record_in_history
 from evalq.producer.servers import Servers
@@ -54,52 +54,53 @@ T = TypeVar("T")
 def carry_out(job: Job, backend: Backend, reporter: Reporter) -> dict[str, Json]:
     """Drive a job to its report and write all of its files. Returns the report.
 
-    Raises what driving raises, and StorageError when the folder cannot be written. Of a run that this process began
-    faulty input leaves no folder; anything else leaves one that can be resumed.
+    Raises what driving raises, and StorageError if the folder cannot be written. Faulty input removes the folder of a
+    run that this process began; after other errors the run can be resumed.
     """
     with hold_folder(job.folder, backend):
-        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))[1]
+        return _drive_replanned(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))[1]
 
 
 def resume(folder: RunFolder, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
-    """Drive the run begun in ``folder`` to its report: `carry_out` for one that was left. Returns its job, too.
+    """Drive the run begun in ``folder`` to its report, like `carry_out`. Returns its job, too.
 
-    It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Job.load` raises, and
-    UsageError for a run that is over.
+    The folder is read only once no other process can write there. Raises AlreadyRunning, what `Job.load` raises, and
+    UsageError if the run is over.
     """
     with hold_folder(folder, backend):
         refuse_ended(folder)
         job = Job.load(folder)
         reporter.event("launch", run=job.run, folder=str(folder.path))
-        return _through(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))
+        return _drive_replanned(job, reporter, lambda job: carry_out_here(job, backend, reporter, backend))
 
 
-def _through(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[Job, T]:
-    """``drive`` a job, again where the plan of another folder that began the run has to be taken for this one's."""
+def _drive_replanned(job: Job, reporter: Reporter, drive: Callable[[Job], T]) -> tuple[Job, T]:
+    """``drive`` a job; if another folder began the run, take over its plan and drive again."""
     while True:
         try:
             return job, drive(job)
-        except Replanned as told:
-            reporter.warn(str(told))
+        except Replanned as replanned:
+            reporter.warn(str(replanned))
             job = Job.load(job.folder)
 
 
 def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backend) -> dict[str, Json]:
-    """`carry_out` for whoever holds the folder already; ``asked`` is the backend a user would name to resume it."""
+    """`carry_out` for a caller that holds the folder; ``asked`` is the backend that a user names to resume it."""
     began = time.monotonic()
     if not backend.settings.broker:
         job.folder.note(state="open", server=None)  # else noted together with the ledger
     collector = Collector(job)
     reporter.detail(
-        f"{job.run}: {plural(len(job.sources), 'input')}, {job.total_bytes:,} bytes, {collector.next} chunks held"
+        f"{job.run}: {plural(len(job.sources), 'input')}, {job.total_bytes:,} bytes, "
+        f"{plural(collector.next, 'chunk')} already answered"
     )
     with _leaving(job, collector, asked):
         status = _compute(job, collector, backend, reporter)
         report = collector.finish(_sealed(job))
         seconds = round(time.monotonic() - began, 3)
         reporter.detail(_summary_line(status, seconds))
-        # Before the run is noted as done: after a crash in between it is finished, and so recorded, again.
-        for missing in _recorded(job, report, seconds, backend.settings):
+        # Before the run is noted as done: after a crash in between, it is finished and recorded again.
+        for missing in _record(job, report, seconds, backend.settings):
             reporter.say(missing)
         history = recent_text(job.folder, job.evaluator, backend.settings) if backend.settings.broker else ""
         facts = {"seconds": seconds, "progress": msgspec.to_builtins(status.progress)}
@@ -109,28 +110,26 @@ def carry_out_here(job: Job, backend: Backend, reporter: Reporter, asked: Backen
 
 @contextlib.contextmanager
 def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
-    """Where the block raises, an unfinished run's files are closed, and its folder says how the run was left.
+    """If the block raises, close the unfinished run's files and note its state in the folder.
 
-    What is raised then says how to resume the run at ``asked``, where it can be resumed.
+    If the run can be resumed, the error says how, at ``asked``.
     """
     try:
         yield
     except (InputError, NothingEvaluated):
         _leave(job, collector, "failed")
-        job.folder.discard()  # one that was begun by another command stays, and a report does
+        job.folder.discard()  # only if this process began it, and without a report
         raise
     except KeyboardInterrupt:
-        state, ending = interruption(job.folder, asked)
-        _leave(job, collector, state)
-        raise ending from None
+        raise_interrupted(job.folder, asked, partial(_leave, job, collector))
     except Paused:
         _leave(job, collector, "paused")
         raise Interrupted(asked.resume(job.folder)) from None
     except Cancelled as error:
         _leave(job, collector, "cancelled")
-        raise Cancelled(f"{error}; what was computed is in {job.folder.path}") from None
+        raise Cancelled(f"{error}; its results so far are in {job.folder.path}") from None
     except AlreadyRunning:
-        # Somebody else drives it: how it stands is that one's to say.
+        # Another process drives it, and notes its state.
         _leave(job, collector, job.folder.info().state)
         raise
     except (BrokerUnreachable, ServerRefused, WorkersLost) as error:
@@ -141,13 +140,13 @@ def _leaving(job: Job, collector: Collector, asked: Backend) -> Iterator[None]:
         raise
 
 
-def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
-    """Leave a finished run with the server of its user's choice; why a part of it could not be."""
+def _record(job: Job, report: dict[str, Json], seconds: float, settings: Settings) -> Iterator[str]:
+    """Store a finished run on its user's server; yields the reasons why parts could not be stored."""
     with Servers(settings) as servers:
         missing = (
             record_in_history(job.folder, job.evaluator, report, seconds, servers),
             count_drift(job.folder, job.evaluator, report, servers),
-            # The report last: who takes that from the ledger looks for the cases beside it.
+            # The report last: processes that fetch it look for the cases beside it.
             publish_cases(job.folder, job.evaluator, report, servers),
             publish_report(job.run, report, servers),
         )
@@ -155,7 +154,7 @@ def _recorded(job: Job, report: dict[str, Json], seconds: float, settings: Setti
 
 
 def _leave(job: Job, collector: Collector, state: RunState) -> None:
-    """Close an unfinished run's files and say in run.json how it stands, as far as the disk lets us."""
+    """Close an unfinished run's files and note its state in run.json, if the disk allows it."""
     with contextlib.suppress(OSError):
         collector.close()
     note_state(job.folder, state)
@@ -164,13 +163,13 @@ def _leave(job: Job, collector: Collector, state: RunState) -> None:
 def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None:
     """Plan and publish a job (or the one begun in a folder) on a given server, and leave it to the workers.
 
-    Raises what driving raises; a run that could not be left is one that can be resumed.
+    Raises what driving raises; then the run can be resumed.
     """
     with hold_folder(given.folder if isinstance(given, Job) else given, backend):
         if isinstance(given, RunFolder):
             refuse_ended(given)
         job = given if isinstance(given, Job) else Job.load(given)
-        _through(job, reporter, lambda job: _leave_to_workers(job, backend, reporter))
+        _drive_replanned(job, reporter, lambda job: _leave_to_workers(job, backend, reporter))
 
 
 def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
@@ -182,7 +181,7 @@ def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
             driver.launch()
         driver.detach()
         job.folder.note(state="detached")
-        with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # it is left, whoever is there
+        with contextlib.suppress(*SERVER_ERRORS, BrokerUnreachable):  # only a warning; the run is detached already
             Unserved(job.header, backend.settings, reporter).report_detached(*_serving(driver.work.ledger, job))
     collector.close()
 
@@ -191,7 +190,7 @@ def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporte
     """Drive the job with its progress shown; returns the last status."""
     with (
         shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
-        _forks(job, shared) as forks,  # before the threads of those who watch
+        _forks(job, shared) as forks,  # before any thread starts
         reporter.watching() as watch,
     ):
         shown = _Shown(job, backend, reporter, watch)
@@ -204,18 +203,18 @@ def _compute(job: Job, collector: Collector, backend: Backend, reporter: Reporte
         else:
             from evalq.producer.run.local_pool import LocalPool
 
-            beginning = LocalPool(job, collector, forks, shared.later, reporter)
-            if not beginning.drive(shown):
-                # Their cores are the workers' from here on.
+            pool = LocalPool(job, collector, forks, shared.later, reporter)
+            if not pool.drive(shown):
+                # From here on, the workers use their cores.
                 forks.end()
-                # The driver counts from nothing again.
+                # The driver counts from 0 again.
                 shown.before = shown.last
-                _drive(job, collector, shared.later.backend(), reporter, shown, beginning.planner)
+                _drive(job, collector, shared.later.backend(), reporter, shown, pool.planner)
     return shown.last
 
 
 def _forks(job: Job, backend: Backend) -> AbstractContextManager[Forks | None]:
-    """Processes for the beginning of a job; none where something else computes it already."""
+    """Processes for the beginning of a job; none if a server and workers are started already."""
     if backend.later is None or backend.later.started is not None:
         return contextlib.nullcontext()
     from evalq.producer.run.local_pool import forks_for
@@ -224,7 +223,7 @@ def _forks(job: Job, backend: Backend) -> AbstractContextManager[Forks | None]:
 
 
 class _Shown:
-    """Shows a job to whoever watches: ``last`` is its last status, ``before`` what was done elsewhere."""
+    """Shows a job's progress: ``last`` is its last status, ``before`` the part done by the local pool."""
 
     def __init__(self, job: Job, backend: Backend, reporter: Reporter, watch: Watcher) -> None:
         own = backend.served or bool(backend.workers) or not backend.settings.broker
@@ -238,7 +237,7 @@ class _Shown:
         self._watch(self.last)
 
     def note(self, status: ShownProgress) -> None:
-        """Take in a status that nobody needs to be shown."""
+        """Take in a status without showing it."""
         records, done = status.records + self.before.records, status.done_bytes + self.before.done_bytes
         self.last = msgspec.structs.replace(status, records=records, done_bytes=done)
 
@@ -253,7 +252,7 @@ def _drive(
 
 
 def _summary_line(status: ShownProgress, seconds: float) -> str:
-    """What it took, in one line."""
+    """The costs of the run in one line."""
     progress = status.progress
     if progress is None:
         return f"{status.records:,} records in {seconds} s, without a queue"
@@ -269,7 +268,7 @@ def _sealed(job: Job) -> Seal:
     return job.manifest.seal
 
 
-# A driver at the servers and local workers of a backend.
+# -- a driver at the servers and local workers of a backend ----------------------------------------
 
 
 @contextlib.contextmanager
@@ -281,10 +280,9 @@ def driver_at(
     seen: Watcher | None = None,
     begun: Planner | None = None,
 ) -> Iterator[Driver[RunStatus]]:
-    """A driver over the servers and local workers of ``backend``; what was started here ends with it.
+    """A driver over the servers and local workers of ``backend``; processes started here end with it.
 
-    ``seen`` is shown who works there before anything else, however long that takes. ``begun`` has planned the job's
-    first chunks.
+    ``seen`` is first shown the workers of the server. ``begun`` is the planner of the job's first chunks.
     """
     with (
         shared_backend(backend, job.roots, job.header.evaluator, reporter=reporter) as shared,
@@ -298,7 +296,7 @@ def driver_at(
         retry = ServerRetry(settings, reporter, shared.check)
         ledger = RunLedger(retry.client(), settings, driver_token())
         if seen is not None and not shared.served:
-            retry.once(partial(_look_round, ledger, job, seen))
+            retry.once(partial(_show_workers, ledger, job, seen))
         # Imported while the local workers start: Celery takes its time in both.
         from evalq.producer.driving.driver import Driver
         from evalq.producer.run.work import RunWork
@@ -306,15 +304,15 @@ def driver_at(
 
         broker = Broker(settings)
         stack.callback(broker.close)
-        stack.enter_context(retry.telling())
+        stack.enter_context(retry.reporting())
         work = RunWork(job, collector, ledger, broker, settings, retry, begun)
         driver = Driver(work, retry, backend.server)
         with driver.leaving(reporter):
             yield driver
 
 
-def _look_round(ledger: RunLedger, job: Job, seen: Watcher) -> None:
-    """Show who works at a server."""
+def _show_workers(ledger: RunLedger, job: Job, seen: Watcher) -> None:
+    """Show the workers of a server."""
     workers, others, lacking = _serving(ledger, job)
     seen(ShownProgress(0, 0, job.total_bytes, workers=workers, others=others, lacking=lacking))
 

@@ -1,9 +1,9 @@
-"""Beginning a job in processes forked from this one: a small one ends there, a long one goes on over a queue.
+"""Begin a job in processes forked from this one: a small job ends there, a long one goes on over a queue.
 
-A server, workers and their imports take more than a second before the first chunk is computed, and most jobs need less
-in all. So the answers of the first chunks come from children that are there at once. How long the rest takes is
-measured as they come: where it is long, server and workers are started beside, and take over with the next chunk when
-they wait for one. What kills a child, or fails in it, is left to them at once: workers know how to take a chunk apart.
+A server and workers take more than a second to start, and most jobs need less in all. So forked processes, which are
+there at once, compute the first chunks. Their pace shows how long the rest takes: if it is long, a server and workers
+start meanwhile, and take over with the next chunk once they wait for one. If a chunk kills or fails in a forked
+process, the job goes to the workers at once: they can take a chunk apart.
 """
 
 from __future__ import annotations
@@ -31,28 +31,27 @@ from evalq.workers.processes.system import die_with_parent, usable_cpus
 from evalq.workers.settings import Settings
 
 LONG_SECONDS = 6.0
-"""A job of which so much is left is worth starting a server and workers for: 1.3 CPU seconds, a tenth of it with two
+"""A job with so much left is worth starting a server and workers: these take 1.3 CPU seconds, a tenth of it with two
 cores."""
 _PACE_SECONDS = 0.5
-"""So long after the first answer the pace says how long the rest takes; that one may have waited for imports."""
-_LOOK_SECONDS = 0.05
+"""The pace counts from so long after the first answer, which may have waited for imports."""
+_POLL_SECONDS = 0.05
 _DRAIN_SECONDS = 1.0
 _AHEAD = 64
-"""Answers that wait for one before them, at most."""
+"""Most answers that wait for an earlier one."""
 _DIGEST = 64
 _ANSWERED, _FAILED = b"+", b"!"
 
 
 @contextlib.contextmanager
 def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
-    """Processes that compute chunks of ``job``, a core each, but no more than it can have chunks, within the limits
-    that a worker's processes have."""
+    """Processes that compute chunks of ``job``, one per core but no more than its chunks, within a worker's limits."""
     limits = ChunkLimits.of(settings)
-    # A size given in records says nothing of bytes before they are read; a chunk has one at least.
+    # With a chunk size in records, the number of chunks is unknown; each has at least one byte.
     chunks = 1 + job.total_bytes // BLOCK_BYTES if job.header.chunk_size is None else job.total_bytes
 
     def begin() -> None:
-        gc.freeze()  # what the parent has made is looked at by nobody, and its pages stay shared
+        gc.freeze()  # do not scan the parent's objects, so that their pages stay shared
         die_with_parent()
         limits.bound_memory()
 
@@ -67,13 +66,13 @@ def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
 def _answer(job: Job, chunk: Chunk) -> bytes:
     try:
         partial = evaluate(job, chunk, read(job, chunk))
-    except Exception as error:  # whatever it is: the workers meet it again, and count and tell it
+    except Exception as error:  # the workers will meet it again, and count and report it
         return _FAILED + f"{type(error).__name__}: {error}".encode(errors="replace")
     return _ANSWERED + partial.digest.encode() + partial.data
 
 
 class LocalPool:
-    """One job, begun with ``forks``. ``records`` and ``done_bytes`` were collected so far; ``planner`` stands behind
+    """One job, begun with ``forks``. ``records`` and ``done_bytes`` count collected answers; ``planner`` goes on after
     the last chunk of the manifest."""
 
     def __init__(self, job: Job, collector: Collector, forks: Forks, later: LazyBackend, reporter: Reporter) -> None:
@@ -83,7 +82,7 @@ class LocalPool:
         self._later: LazyBackend | None = later
         self._reporter = reporter
         self._began = time.monotonic()
-        self._held_bytes = _held(job, collector.next)
+        self._held_bytes = _collected_bytes(job, collector.next)
         self._fresh_bytes = 0
         self._paced: tuple[float, int] | None = None
         self._heard = self._began
@@ -94,9 +93,9 @@ class LocalPool:
         self.records = self.done_bytes = 0
 
     def drive(self, watch: Watcher) -> bool:
-        """Until all is collected; False where the rest is left to the backend that has been started.
+        """Compute until all is collected; False if the rest is left to the backend, which has been started.
 
-        Raises InputError, InputChanged, and InfrastructureError where it has to be left and nothing can be started.
+        Raises InputError, InputChanged, and InfrastructureError if the backend is needed and cannot start.
         """
         try:
             self._order()
@@ -109,19 +108,19 @@ class LocalPool:
         except ForkLost as lost:
             self._leave(str(lost))
             return False
-        # Last: a plan that has its end is never read on.
+        # Last, since a sealed plan is never extended.
         if self._job.manifest.seal is None:
             assert self.planner.seal is not None  # the planner sets it when its chunks are exhausted
             self._job.manifest.close(self.planner.seal)
         return True
 
     def _order(self) -> None:
-        """Give orders as long as somebody will soon take them. Raises ForkLost."""
+        """Send chunks as long as a process will soon take them. Raises ForkLost."""
         while self._forks.room and len(self._answers) < _AHEAD:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return
-            # Those that an earlier process planned are in the manifest already.
+            # Chunks planned by an earlier process are in the manifest already.
             if chunk.seq == len(self._job.manifest.chunks):
                 self._job.manifest.extend([chunk])
             kept = self._collector.kept(chunk.seq)
@@ -132,16 +131,16 @@ class LocalPool:
                 self._collect()
 
     def _take(self, watch: Watcher) -> None:
-        """What has been answered, and what can be collected with it. Raises ForkLost."""
+        """Take answers in, and collect those that come next. Raises ForkLost."""
         before = self._collector.next
-        for seq, answer in self._forks.answers(_LOOK_SECONDS):
+        for seq, answer in self._forks.answers(_POLL_SECONDS):
             self._note(seq, answer)
         self._collect()
         if self._collector.next > before:
             watch(ShownProgress(self.records, self.done_bytes, self._job.total_bytes))
 
     def _drain(self, watch: Watcher) -> None:
-        """What will be answered soon need not be computed twice."""
+        """Take in answers that come soon, so that they need not be computed twice."""
         # A bound, since a chunk may take as long as its evaluator likes, and the workers are waiting.
         until = time.monotonic() + _DRAIN_SECONDS
         while self._forks.busy and time.monotonic() < until:
@@ -149,7 +148,7 @@ class LocalPool:
         self._collector.sync()
 
     def _note(self, seq: int, answer: bytes) -> None:
-        """Raises ForkLost for a chunk that could not be computed."""
+        """Note an answer. Raises ForkLost if the chunk could not be computed."""
         if not answer.startswith(_ANSWERED):
             raise ForkLost(answer[1:].decode(errors="replace"))
         self._answers[seq] = Partial(answer[1 : 1 + _DIGEST].decode(), answer[1 + _DIGEST :])
@@ -159,7 +158,7 @@ class LocalPool:
             self._paced = self._heard, self._fresh_bytes
 
     def _collect(self) -> None:
-        """All answers that come next."""
+        """Collect all answers that come next."""
         while self._collector.next in self._answers:
             chunk = self._job.manifest.chunks[self._collector.next]
             self._collector.add(chunk, self._answers.pop(chunk.seq))
@@ -167,12 +166,12 @@ class LocalPool:
             self.done_bytes += _size(chunk)
 
     def _workers_wait(self) -> bool:
-        """Whether workers wait for what is left of a long job; they are started when it shows that it is one."""
+        """Whether workers wait for the rest of a long job; starts them once the job proves to be long."""
         if self._later is None or self._left() < LONG_SECONDS:
             return False
         if self._later.started is None:
             self._start(self._later)
-        # Not while it imports: until then no driver could take over from these processes.
+        # Not during the import: no driver can take over from these processes before.
         elif self._importing is None or not self._importing.is_alive():
             self._later.started.check()
             return workers_wait(self._later.started.settings.broker)
@@ -182,25 +181,25 @@ class LocalPool:
         try:
             later.backend()
         except (InfrastructureError, OSError) as error:  # no program, no room, no more files or processes
-            self._reporter.say(f"all of it is computed by this command's own processes: {error}")
+            self._reporter.say(f"this command's own processes compute all of it: {error}")
             self._later = None
             return
-        # Beside, since this process has answers to take: the queue's libraries take a while to import.
+        # In a thread, since this process has answers to take in while the libraries load.
         self._importing = threading.Thread(target=_import_driver, name="evalq-import", daemon=True)
         self._importing.start()
 
     def _leave(self, reason: str) -> None:
-        self._reporter.detail(f"{reason}; left to workers")
-        # They come behind the chunk that is missing, and the journal has answers in order: workers compute them again.
+        self._reporter.detail(f"{reason}; workers take over")
+        # They come after the missing chunk, and the journal needs answers in order: workers compute them again.
         self._answers.clear()
         if self._later is None:
             raise InfrastructureError(f"{reason}, and there are no workers to find the record that caused it")
         self._later.backend()
 
     def _left(self) -> float:
-        """Seconds that the rest takes at the pace since the first answer, and no fewer than nothing has come for: a
-        process may have stopped. Where there is no other answer, as many as have gone by. Too little has come to tell:
-        none.
+        """The seconds that the rest takes, at the pace since the first answer; 0 if it is too early to know.
+
+        At least the seconds since the last answer, since a process may hang. With one answer only: the seconds so far.
         """
         now = time.monotonic()
         if self._paced is None:
@@ -220,8 +219,8 @@ class LocalPool:
         return max(seconds, now - self._heard)
 
 
-def _held(job: Job, chunks: int) -> int:
-    """Bytes of input up to the end of the first so many chunks, headers and all."""
+def _collected_bytes(job: Job, chunks: int) -> int:
+    """Bytes of input up to the end of the first ``chunks`` chunks, including headers."""
     if not chunks:
         return 0
     last = job.manifest.chunks[chunks - 1]

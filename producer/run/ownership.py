@@ -1,4 +1,4 @@
-"""A job's place in the ledger: who drives it, in which epoch, and what it is given again where it lost some."""
+"""Ownership of a run in the ledger: becoming its driver in an epoch, and restoring data that the ledger lost."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _AGAIN_SECONDS = 0.2
 
 
 class Ownership:
-    """This process's place in the ledger as the driver of ``job``.
+    """This process's ownership of ``job`` in the ledger, as its driver.
 
-    ``epoch`` is the one in which it drives the run (0: not yet), ``header`` as the ledger has it (whoever began the run
-    chose how urgent it is), ``plan`` what the ledger was given of it.
+    It drives the run in ``epoch`` (0: not yet). ``header`` is the ledger's, since the process that began the run chose
+    its priority. ``plan`` is the published plan.
     """
 
     def __init__(
@@ -42,19 +42,18 @@ class Ownership:
         self.header = job.header
 
     def open(self) -> dict[str, Json]:
-        """Become the run's driver: new, or again with a higher epoch; returns what the folder notes of it.
+        """Become the run's driver, in a higher epoch than before; returns the facts to note in the folder.
 
-        Raises ConfigError where it is another run there, AlreadyRunning while another process drives it, and
-        Finished where one has, with its report in the ledger, and nothing of the run is in this folder.
+        Raises ConfigError if the ledger has another run under this id, AlreadyRunning while another process drives the
+        run, and Finished if the ledger has the report and this folder has nothing of the run.
         """
         job, info = self._job, self._job.folder.info()
-        # The outputs of a sweep may be others than those that a report in the ledger is of.
+        # A sweep's outputs here may differ from those of a report in the ledger.
         swept = (job.folder.path / HEAD).is_file()
-        fresh = not (self.epoch or info.epoch or swept or self._collector.held)
-        # Higher than any that this folder knows: a server that lost the run must not take messages of old epochs for
-        # new ones.
+        fresh = not (self.epoch or info.epoch or swept or self._collector.count)
+        # Higher than any that this folder knows: if the server lost the run, messages of old epochs must stay stale.
         self.epoch = self._take_over(info.epoch + 1, info.driver, fresh=fresh)
-        if info.retry is not None:  # also where an earlier try at it was interrupted
+        if info.retry is not None:  # also if an earlier attempt at it was interrupted
             dead = {int(seq): count for seq, count in info.retry.items()}
             self._ledger.reopen(job.run, [(seq, job.manifest.chunks[seq].records, n) for seq, n in dead.items()])
         self.header = self._ledger.header(job.run) or job.header
@@ -63,35 +62,36 @@ class Ownership:
     def restore(self) -> None:
         """Tell the ledger the whole plan, and which answers the folder has."""
         self.plan.publish(anew=True)
-        held, chunks = self._collector.digests(), self._job.manifest.chunks
-        self._ledger.restore(self._job.run, ((seq, found, chunks[seq].records) for seq, found in held))
+        chunks = self._job.manifest.chunks
+        rows = ((seq, digest, chunks[seq].records) for seq, digest in self._collector.digests())
+        self._ledger.restore(self._job.run, rows)
 
     def overtaken(self) -> bool:
-        """Whether somebody else has driven the run since; a server that came back older knows an earlier driver."""
+        """Whether another process has driven the run since; a server with an older state has an earlier driver."""
         with contextlib.suppress(Incomplete):
-            # Each driver has an epoch of its own, so only a later driver can have raised it.
+            # Each driver has its own epoch, so only a later driver can have raised it.
             return self._ledger.poll(self._job.run).progress.epoch > self.epoch
         return False
 
-    def lost(self, look: RunStatus) -> bool:
-        """Whether the server came back with an older state than it had, or has lost some of it."""
-        progress = look.progress
+    def lost(self, status: RunStatus) -> bool:
+        """Whether the server was restored to an older state, or has lost part of the run."""
+        progress = status.progress
         return (
             progress.epoch < self.epoch
-            or not look.keyed
-            or progress.committed < self._collector.held
+            or not status.keyed
+            or progress.committed < self._collector.count
             or self.plan.lost(progress)
         )
 
     def _take_over(self, epoch: int, before: str, *, fresh: bool) -> int:
-        """Become the run's driver; whoever drove it from this very folder ``before`` is no more, or soon silent."""
-        # A second more than it takes the ledger to call that driver silent.
+        """Become the run's driver; the driver ``before`` had this folder, so it has ended or will be silent soon."""
+        # A second longer than the ledger waits for a silent driver.
         deadline = time.monotonic() + self._silence + 1
         gone = before if is_gone(before) else ""
         while True:
             try:
                 return self._open(epoch, gone, fresh=fresh)
-            # It is an AlreadyRunning, too, and no waiting changes it.
+            # Finished is an AlreadyRunning, too, but waiting does not help.
             except Finished:
                 raise
             except AlreadyRunning as other:
@@ -100,9 +100,9 @@ class Ownership:
                 time.sleep(_AGAIN_SECONDS)
 
     def _open(self, epoch: int, gone: str, *, fresh: bool) -> int:
-        """Open the run under this job's key; where another folder has begun it, under that one's.
+        """Open the run under this job's key, or under the key of another folder that has begun it.
 
-        What is here alone cannot be planned by that one's: then it gives way in the ledger, and has all of it itself.
+        If this folder needs its own plan, the other folder's data in the ledger is replaced; that folder has it all.
         """
         job, stays = self._job, False
         while True:
@@ -111,18 +111,18 @@ class Ownership:
                     job.header, epoch, had=self.epoch, gone=gone, fresh=fresh, key=job.key, stays=stays
                 )
             except OtherKey as other:
-                stays = self._stays()
+                stays = self._needs_own_plan()
                 if not stays:
                     job.adopt(other.key)
 
-    def _stays(self) -> bool:
-        """Whether what is here fits no plan but its own: a sweep's outputs, or the answers that a retry kept."""
+    def _needs_own_plan(self) -> bool:
+        """Whether this folder's data fits only its own plan: a sweep's outputs, or answers kept by a retry."""
         job = self._job
         if not has_unique_data(job.folder):
             return False
         if job.manifest.begun:
             return True
-        # Workers to whom a sweep was left have planned these very outputs.
+        # Workers may have planned these very outputs, after the sweep was left to them.
         seal = Reports(self._ledger, self._ledger.settings).seal(job.run)
         return seal is None or seal.sha256 != tuple(map(_sha256, job.sources))
 

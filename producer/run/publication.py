@@ -1,4 +1,4 @@
-"""What a finished run leaves on its server: its report and cases, its place in the history and in the drift."""
+"""Publishing a finished run on its server: its report and cases, its entry in the history, its part in the drift."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def publish_report(run: str, report: dict[str, Json], servers: Servers) -> str:
-    """Leave the report of a run that this process drove, and hand the run over. Returns why it could not be.
+    """Store the report of a run that this process drove, and release the run. Returns why that failed, or "".
 
-    A run on an embedded server is nobody else's. Raises Divergent where another report of this run is there.
+    Does nothing on an embedded server. Raises Divergent if the ledger has another report of this run.
     """
     if not servers.named:
         return ""
@@ -34,20 +34,20 @@ def publish_report(run: str, report: dict[str, Json], servers: Servers) -> str:
     try:
         ledger = RunLedger(servers.client, servers.settings, driver_token())
         Reports(ledger, servers.settings).store(run, canonical_line(report))
-        # After the report: whoever waits for this run would otherwise find neither driver nor report, and compute it
-        # again.
+        # Release after the report: otherwise a process that waits for this run might find neither driver nor report,
+        # and compute it again.
         ledger.release(run)
     except Divergent:
         raise
     except (redis.RedisError, EvalqError, OSError) as error:
-        return f"the report is not in the ledger, for those who began this run elsewhere: {error}"
+        return f"the report could not be stored in the ledger, for others who began this run: {error}"
     return ""
 
 
 def publish_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], servers: Servers) -> str:
-    """Leave how each case went for a run's report to come, so that it is compared where its records are not.
+    """Store a run's cases, so that it can be compared without its records. Returns why that failed, or "".
 
-    Not of more than ``cases_records``, since that reads all of them again. Returns why it could not be.
+    Not for more than ``cases_records`` records, since that reads all of them again.
     """
     if not servers.named or evaluator.measures is None or report["records"]["total"] > servers.settings.cases_records:
         return ""
@@ -60,11 +60,11 @@ def publish_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dic
         cases = msgspec.json.encode(fresh_cases(folder, evaluator, report))
         Reports(servers.runs, servers.settings).keep_cases(folder.info().run, cases)
     except (redis.RedisError, EvalqError, OSError) as error:
-        return f"how its cases went is not in the ledger: {error}"
+        return f"the cases could not be stored in the ledger: {error}"
     return ""
 
 
-# The history of a suite.
+# -- the history of a suite ------------------------------------------------------------------------
 
 _SHOWN = 10
 _TITLE = "\n## The last runs of the suite, the newest last\n\n"
@@ -73,10 +73,9 @@ _TITLE = "\n## The last runs of the suite, the newest last\n\n"
 def record_in_history(
     folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float, servers: Servers
 ) -> str:
-    """Add the run to its history, or replace what it has there. Returns why it could not be; empty where it was.
+    """Add the run to its history, or replace its entry. Returns why that failed, or "".
 
-    A run without a server of its own choice (inline, embedded) has no history. One that cannot be written is no
-    reason to fail a run whose report is there.
+    A run without a named server (inline, embedded) has no history. A failure here does not fail a finished run.
     """
     if not servers.named:
         return ""
@@ -91,16 +90,13 @@ def record_in_history(
 
 
 def recent_text(folder: RunFolder, evaluator: Evaluator[Any, Any], settings: Settings) -> str:
-    """What report.md ends with: what the last runs of a suite have of the metrics that are watched over runs.
-
-    Empty without a server, and where one run alone is known: its report.md is that of a run without a server.
-    """
+    """The end of report.md: a table of the suite's last runs. Empty without a server, and for the first run."""
     import redis
 
     shown = [metric for metric in evaluator.views.metrics if metric.recent and not metric.labels]
     try:
         with Servers(settings) as servers:
-            entries = servers.history.entries(_place(folder, evaluator), _SHOWN) if servers.named else []
+            entries = servers.history.entries(_history_key(folder, evaluator), _SHOWN) if servers.named else []
     except (redis.RedisError, EvalqError, OSError):  # `record_in_history` has said why
         return ""
     if len(entries) < 2 or not shown:
@@ -113,7 +109,7 @@ def recent_text(folder: RunFolder, evaluator: Evaluator[Any, Any], settings: Set
     return _TITLE + visible(table(("", *(entry.run for entry in reversed(entries))), rows))
 
 
-def _place(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> HistoryKey:
+def _history_key(folder: RunFolder, evaluator: Evaluator[Any, Any]) -> HistoryKey:
     from evalq.workers.ledger.history import HistoryKey
 
     return HistoryKey(evaluator.name, folder.info().suite, target_of(folder))
@@ -126,8 +122,8 @@ def _text(value: float | None) -> str:
 def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], seconds: float) -> Entry:
     from evalq.workers.ledger.history import entry_of
 
-    place = _place(folder, evaluator)
-    return entry_of(evaluator, folder.info().run, place, report, seconds, tags_of(folder))
+    key = _history_key(folder, evaluator)
+    return entry_of(evaluator, folder.info().run, key, report, seconds, tags_of(folder))
 
 
 def target_of(folder: RunFolder) -> str:
@@ -140,14 +136,14 @@ def tags_of(folder: RunFolder) -> dict[str, str]:
     return folder.info().tags
 
 
-# The drift of a suite.
+# -- the drift of a suite --------------------------------------------------------------------------
 
 
 def count_drift(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, Json], servers: Servers) -> str:
-    """Count a run whose records are written, after its history has it. Returns why it could not be.
+    """Count a run in the drift of its suite, after its history has it. Returns why that failed, or "".
 
-    Not a run of more than ``cases_records``, since that reads all of them again. Without a server of the user's
-    choice nothing is kept: `evalq history` counts the run folders anew.
+    Not for more than ``cases_records`` records, since that reads all of them again. Without a named server nothing is
+    stored: `evalq history` counts the run folders each time.
     """
     if not servers.named or evaluator.measures is None or report["records"]["total"] > servers.settings.cases_records:
         return ""

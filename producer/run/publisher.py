@@ -1,4 +1,4 @@
-"""Getting a job's chunks to the workers: messages as far as the window goes, and bytes that they cannot read."""
+"""Getting a job's chunks to the workers: messages up to the window, and bytes of inputs that they cannot read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from evalq.workers.recovery.reconciler import Reconciler
 
 FULL_SECONDS = 0.5
 EVIDENCE_SECONDS = 10.0
-"""How long to wait for a worker to compute a chunk, or to say that it cannot read one."""
+"""How long to wait for a worker to compute a chunk or to refuse one."""
 _POLL_SECONDS = 0.02
 
 
 class Backpressure:
-    """Takes steps that need room on the server; without it they pause, since collecting makes some."""
+    """Takes steps that need room on the server; without room they pause, since collecting frees some."""
 
     def __init__(self, retry: ServerRetry) -> None:
         self._retry = retry
@@ -34,21 +34,21 @@ class Backpressure:
         self._lack: redis.OutOfMemoryError | None = None
 
     def __call__(self, step: Callable[[], bool]) -> bool:
-        """Take a step; False also where there is no room for it."""
+        """Take a step; False also if the server has no room."""
         if self._lack is None or time.monotonic() >= self._again_at:
             try:
-                done = step()
+                result = step()
             except redis.OutOfMemoryError as error:
                 self._again_at, self._lack = time.monotonic() + FULL_SECONDS, error
             else:
                 self._lack = None
-                return done
-        self._retry.held(self._lack)
+                return result
+        self._retry.in_part(self._lack)
         return False
 
 
 class InputBytes:
-    """The bytes of chunks, by way of the ledger, for workers that cannot read the input: up to ``most`` at once."""
+    """Sends bytes of chunks through the ledger for workers that cannot read the input, up to ``most`` at once."""
 
     def __init__(
         self, job: Job, collector: Collector, ledger: RunLedger, broker: Broker, ownership: Ownership, most: int
@@ -63,15 +63,15 @@ class InputBytes:
 
     @property
     def room(self) -> bool:
-        """Whether the ledger may be sent more of them."""
-        # The bytes of a chunk leave the ledger with its commit, and what is collected was committed.
+        """Whether more bytes may be sent to the ledger."""
+        # The bytes of a chunk leave the ledger with its commit; collected chunks are committed.
         self._sent = {seq: size for seq, size in self._sent.items() if seq >= self._collector.next}
         return sum(self._sent.values()) < self.most
 
     def supply(self, seq: int) -> bool:
-        """Send a chunk's bytes, then its message; False when it was committed meanwhile. Raises InputChanged."""
+        """Send a chunk's bytes, then its message; False if it was committed meanwhile. Raises InputChanged."""
         blob = self.packed(seq)
-        # The bytes before the message: a worker that came first would refuse the chunk again.
+        # The bytes first: a worker that gets the message before them would refuse the chunk again.
         if not self._ledger.supply(self._job.run, seq, blob):
             return False
         self._sent[seq] = len(blob)
@@ -84,7 +84,7 @@ class InputBytes:
         self._publish([seq for seq, blob in blobs.items() if self._ledger.supply(run, seq, blob, publish=False)])
 
     def packed(self, seq: int) -> bytes:
-        """A chunk's bytes as the ledger takes them. Raises InputChanged."""
+        """A chunk's packed bytes. Raises InputChanged."""
         return pack(read(self._job, self._job.manifest.chunks[seq]))
 
     def _publish(self, seqs: list[int]) -> None:
@@ -92,7 +92,7 @@ class InputBytes:
 
 
 class Publisher:
-    """Publishes a run's chunks as its window has room; after a worker could not read one, together with their bytes."""
+    """Publishes a run's chunks as its window has room; with their bytes, once a worker could not read one."""
 
     def __init__(
         self, job: Job, ledger: RunLedger, ownership: Ownership, reconciler: Reconciler, inputs: InputBytes
@@ -105,11 +105,11 @@ class Publisher:
         self._by_bytes = False
 
     def publish(self) -> bool:
-        """Publish what comes next; False when the window has no room for it."""
+        """Publish the next chunks; False if the window has no room."""
         epoch = self._ownership.epoch
         if not self._by_bytes:
             return self._reconciler.pump(self._ownership.header, epoch) > 0
-        # One at a time: whether there is room for the bytes of the next shows after these.
+        # One at a time, since its bytes may take the room for the next.
         seqs = self._ledger.take(self._job.run, most=1, epoch=epoch) if self._inputs.room else []
         for seq in seqs:
             self._inputs.supply(seq)
@@ -117,17 +117,17 @@ class Publisher:
 
     def may_supply(self, seq: int, reason: str) -> bool:
         """Whether there is room for the bytes of a chunk that a worker refused. Raises InputChanged."""
-        # The worker may have seen another file of this name. Where the one here has changed, too, this raises.
+        # The worker may have seen another file of this name. If the file here has changed, too, this raises.
         if reason == CHANGED:
             read(self._job, self._job.manifest.chunks[seq])
-        # A worker that cannot read the input takes any chunk: from here on each is sent with its bytes.
+        # A worker that cannot read the input may take any chunk: from here on, send each with its bytes.
         self._by_bytes = True
         return self._inputs.room
 
     def leave_input(self) -> None:
-        """See whether workers can read the input; where they cannot, leave it with the ledger.
+        """Check whether workers can read the input; if not, leave its bytes in the ledger.
 
-        Raises UsageError where it is too much for that.
+        Raises UsageError if there are too many.
         """
         if self._can_read():
             return
@@ -137,23 +137,23 @@ class Publisher:
             size += len(blobs[chunk.seq])
             if size > most:
                 reason = f"no worker can read the input, and it packs to more than {most >> 20} MB (blob_bytes)"
-                # Its first window is published: workers must not go on with a run that was refused.
+                # Its first window is published: workers must not go on with a refused run.
                 self._ledger.close(self._job.run, "cancelled", reason)
                 self._job.folder.note(state="cancelled")
                 raise UsageError(f"--detach is refused: {reason}: give workers a --root that has it, or stay attached")
-        # All of it is packed by now: a refusal has left nothing at the server.
+        # Only after all is packed: a refusal must leave nothing on the server.
         self._inputs.leave(blobs)
 
     def _can_read(self) -> bool:
-        """Whether no worker has said that it cannot, once one has computed a chunk, none is there, or time is up."""
+        """Whether no worker refuses a chunk until one is computed, no worker is there, or time is up."""
         deadline = time.monotonic() + EVIDENCE_SECONDS
-        while not (look := self._ledger.poll(self._job.run, attending=True)).refused:
-            if look.progress.committed or not serving(self._job, self._ledger)[0] or time.monotonic() > deadline:
+        while not (status := self._ledger.poll(self._job.run, attending=True)).refused:
+            if status.progress.committed or not serving(self._job, self._ledger)[0] or time.monotonic() > deadline:
                 return True
             time.sleep(_POLL_SECONDS)
         return False
 
 
 def serving(job: Job, ledger: RunLedger) -> tuple[int, dict[str, int], bool]:
-    """Living workers of the run's code, how many live of each other one, and whether none has its evaluator."""
+    """(living workers of the run's code version, {other version: workers}, whether none has its evaluator)."""
     return Heartbeats(ledger.client).serving(job.header.code_version, job.header.evaluator)

@@ -57,7 +57,7 @@ class RunWork:
     """One job over a ledger and a broker, for a `Driver`."""
 
     idle_seconds = 0.02
-    unstopped = "workers may compute what was published"
+    not_stopped = "workers may compute what was published"
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class RunWork:
                 self._unless_full(partial(self._inputs.supply, seq))
         self._show(status)
 
-    def _show(self, look: RunStatus) -> None:
+    def _show(self, status: RunStatus) -> None:
         if time.monotonic() - self._fleet_at >= FLEET_SECONDS:
             self._fleet_at = time.monotonic()
             with contextlib.suppress(redis.ResponseError, BrokerUnreachable, ServerRefused):  # this is only for display
@@ -183,13 +183,13 @@ class RunWork:
         workers, others, lacking = serving(self._job, self.ledger)
         self._status = msgspec.structs.replace(
             self._status,
-            progress=look.progress,
+            progress=status.progress,
             workers=workers,
             others=others,
             lacking=lacking,
-            trouble=look.trouble,
+            trouble=status.trouble,
         )
-        self.folder.note(progress=msgspec.to_builtins(look.progress))
+        self.folder.note(progress=msgspec.to_builtins(status.progress))
 
     def conclude(self) -> bool:
         """Let the last answers leave the ledger, and close the run there."""

@@ -23,7 +23,7 @@ from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import Reporter, ShownProgress
-from evalq.producer.run.backend import Backend, interruption, note_state
+from evalq.producer.run.backend import Backend, note_state, raise_interrupted
 from evalq.producer.sweep.callers import Health
 from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep
 from evalq.producer.sweep.judge_targets import settle_targets
@@ -104,11 +104,13 @@ class Calling:
                 driver.drive(seen)
                 return work.facts()
         except KeyboardInterrupt:
-            self._state, error = interruption(sweep.folder, self._backend)
-            raise error from None
+            raise_interrupted(sweep.folder, self._backend, self._leave)
         except Paused:
             self._state = "paused"
             raise Interrupted(self._backend.resume(sweep.folder)) from None
+
+    def _leave(self, state: RunState) -> None:
+        self._state = state
 
     def _tell_spent(self, reason: Json) -> None:
         sweep = self._sweep
@@ -143,7 +145,7 @@ def sweep_driver(
         if cache is not None:
             stack.callback(cache.close)
         retry = ServerRetry(settings, reporter, backend.check)
-        stack.enter_context(retry.telling())
+        stack.enter_context(retry.reporting())
         ledger = SweepLedger(retry.client(), settings, driver_token())
         work = SweepWork(sweep, ledger, cache, server=backend.server, hurried=lambda: interrupts.again)
         driver = Driver(work, retry, backend.server)
@@ -208,9 +210,7 @@ def _halting(sweep: Sweep, backend: Backend) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        state, error = interruption(sweep.folder, backend)
-        note_state(sweep.folder, state)
-        raise error from None
+        raise_interrupted(sweep.folder, backend)
 
 
 def _took(each: JudgeSweep) -> tuple[int, float]:

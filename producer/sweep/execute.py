@@ -23,8 +23,8 @@ from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import (
     Backend,
     hold_folder,
-    interruption,
     note_state,
+    raise_interrupted,
     refuse_ended,
     refuse_foreign_paths,
     resumable,
@@ -211,9 +211,7 @@ def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter)
                 work.warnings.show(reporter, sweep.header.target, here=False)
             sweep.folder.note(state="detached")
         except KeyboardInterrupt:
-            state, error = interruption(sweep.folder, backend)
-            note_state(sweep.folder, state)
-            raise error from None
+            raise_interrupted(sweep.folder, backend)
         except BaseException:
             note_state(sweep.folder, "stopped")
             raise
@@ -226,7 +224,7 @@ def _forget_evaluation(sweep: Sweep, shared: Backend, backend: Backend, reporter
     from evalq.workers.ledger.runs import RunLedger
 
     retry = ServerRetry(shared.settings, reporter, shared.check)
-    with resumable(sweep.folder, backend), retry.telling(), contextlib.closing(retry.client()) as client:
+    with resumable(sweep.folder, backend), retry.reporting(), contextlib.closing(retry.client()) as client:
         ledger = RunLedger(client, shared.settings)
 
         def forget() -> bool:

@@ -58,7 +58,7 @@ def settle_targets(
     shared, backend = backends
     callers, found = Callers(backend, shared), {}
     retry = ServerRetry(shared.settings, reporter, shared.check)
-    with retry.telling(), contextlib.closing(retry.client()) as client:
+    with retry.reporting(), contextlib.closing(retry.client()) as client:
         ledger, before = SweepLedger(client, shared.settings), judge_sweeps(sweep.folder)
         for target in targets:
             settled = _settled(callers, target)

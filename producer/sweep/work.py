@@ -37,7 +37,7 @@ class SweepWork:
     """
 
     idle_seconds = 0.05
-    unstopped = "processes that call may continue for a while"
+    not_stopped = "processes that call may continue for a while"
 
     def __init__(
         self,

@@ -735,7 +735,7 @@ def test_wrong_requests_are_told_before_anything_is_called(
         ("golden.json", "--target", "chat", "--outputs", "golden.json"): "give one of them",
         ("mute.json", "--target", "chat", "--targets", "targets.yaml"): "test_cases.full_vs_tests[0].input: missing",
         ("golden.json", "--target", "chat", "--inline"): "--inline makes no live calls",
-        ("golden.json", "--target", "chat"): "calling from here needs a targets file: name yours with --targets FILE",
+        ("golden.json", "--target", "chat"): "live calls from here need a targets file: name yours with --targets FILE",
     }
     for args, said in told.items():
         done = evalq("vs", *args, "--out", "run", cwd=tmp_path)

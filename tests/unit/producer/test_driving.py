@@ -24,7 +24,7 @@ class Scripted:
     """Work of three steps, which ``refuse`` may refuse; ``told`` is what it was asked, in order."""
 
     idle_seconds = 0.0
-    unstopped = "it goes on"
+    not_stopped = "it goes on"
     run = "run"
     published = True
 

@@ -105,7 +105,7 @@ def test_a_run_takes_no_more_memory_for_a_thousand_chunks(tmp_path: Path, monkey
         assert [chunk.seq for chunk in job.manifest.chunks] == list(range(records // size))
         again = Job.load(RunFolder(job.folder.path))
         resumed = Collector(again)
-        assert resumed.held == resumed.next == records // size
+        assert resumed.count == resumed.next == records // size
         assert [seq for seq, _ in resumed.digests()] == list(range(records // size))
         assert list(Planner(again).chunks()) == []
         resumed.close()

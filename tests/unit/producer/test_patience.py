@@ -65,7 +65,7 @@ def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code
     with awake() as clock:
         heard = Heard(clock)
         patience = ServerRetry(settings, heard)
-        with patience.telling():
+        with patience.reporting():
             done: list[bool] = []
             with STATES[code](server):
                 thread = threading.Thread(target=lambda: done.append(patience(lambda: _writes(client))))
@@ -93,7 +93,7 @@ def test_a_stopped_server_is_told_while_the_step_still_stands(server: Server) ->
             heard = Heard(clock)
             patience = ServerRetry(settings, heard)
             with (
-                patience.telling(),
+                patience.reporting(),
                 pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1.* does not answer.*patience_seconds"),
             ):
                 patience(lambda: _writes(client))
@@ -126,7 +126,7 @@ def test_a_long_step_is_not_taken_for_a_server_that_is_away(server: Server, monk
     heard = Heard()
     patience = ServerRetry(_settings(server, 60), heard)
     ended = threading.Event()
-    with patience.telling():
+    with patience.reporting():
         assert patience(lambda: not ended.wait(4))
     assert not heard.waiting_for
     assert not heard.over
@@ -143,7 +143,7 @@ def test_a_blip_is_not_told(server: Server) -> None:
             raise failures.pop()
         return True
 
-    with patience.telling():
+    with patience.reporting():
         assert patience(step)
     assert not heard.waiting_for
     assert not heard.over
@@ -166,10 +166,10 @@ def test_a_step_that_goes_on_in_part_is_told_and_limited_too(server: Server) -> 
 
     def step() -> bool:
         time.sleep(0.05)
-        patience.held(redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."))
+        patience.in_part(redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."))
         return False
 
-    with awake() as clock, patience.telling(), pytest.raises(BrokerUnreachable, match="is full"):
+    with awake() as clock, patience.reporting(), pytest.raises(BrokerUnreachable, match="is full"):
         wait_until(lambda: patience(step), "it ends")
     assert clock() < 10
     assert "is full (OOM)" in heard.waiting_for[0][0]
@@ -182,10 +182,10 @@ def test_room_again_is_told(server: Server) -> None:
 
     def step() -> bool:
         if not heard.waiting_for:
-            patience.held(redis.OutOfMemoryError("full"))
+            patience.in_part(redis.OutOfMemoryError("full"))
         return True
 
-    with patience.telling():
+    with patience.reporting():
         wait_until(lambda: patience(step) and heard.over, "it is over")
 
 
