@@ -14,7 +14,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.finding import folders, left_behind
+from evalq.producer.invocation.finding import driver_hint, folders
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
 from evalq.producer.monitor.fleet import format_duration
@@ -69,7 +69,7 @@ def _row(folder: RunFolder, info: RunInfo) -> str:
         with contextlib.suppress(EvalqError, OSError):
             records = folder.report()["records"]["total"]
     row = f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
-    return f"{row} {left_behind(folder, info)}".rstrip()
+    return f"{row} {driver_hint(folder, info)}".rstrip()
 
 
 def _in_ledger(run: str, servers: Servers) -> tuple[str, str, dict[str, Json]] | None:

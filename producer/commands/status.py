@@ -14,7 +14,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import CALLS_OVER
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.finding import elsewhere, find, folders, left_behind
+from evalq.producer.invocation.finding import driver_hint, elsewhere, find, folders
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, run_argument, server_options
 from evalq.producer.monitor import fleet
@@ -176,7 +176,7 @@ def _lines(facts: Mapping[str, Json], folder: RunFolder | None) -> Iterator[str]
         yield f"judge     {judge_calls['target']}: {judge_calls['recorded']:,} of {judge_calls['planned']:,} calls" + (
             f", {judge_calls['errors']:,} failed" if judge_calls.get("errors") else ""
         )
-    if folder is not None and (left := left_behind(folder, folder.info())):
+    if folder is not None and (left := driver_hint(folder, folder.info())):
         yield f"driver    {left}"
     for key, value in (facts.get("progress") or {}).items():
         if value != "" and (key, value) != ("state", facts["state"]):

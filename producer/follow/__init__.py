@@ -1,6 +1,5 @@
-"""Following a log that grows: only new lines are read, and the report is at any moment that of the whole.
+"""Follow a growing log: read only new lines, and keep the report of the whole log up to date.
 
-The whole is what ``cat`` would give of the log's files in order: those it was rotated away to, and the one it is now.
-Since what a piece of a log adds up to is folded in order, the kept state of what was read and the state of the new
-lines make the same answer as reading it all again.
+The whole log is the concatenation of its files in order: the rotated ones, then the current one. Pieces are folded in
+order, so the kept state and the state of new lines give the same report as reading everything again.
 """

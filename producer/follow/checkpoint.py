@@ -1,4 +1,4 @@
-"""What a follower goes on from: kept in its run folder, whole or not at all, and safe on disk."""
+"""The checkpoint of a follower in its run folder, written atomically and synced."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class DigestMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
-    """How far a log was read, and what that adds up to.
+    """The position in a log, and the state up to it.
 
-    ``position`` counts the bytes of the whole lines that were evaluated; ``hashing``, ``state`` and ``tally`` are those
-    there. ``line`` is the one behind them, and ``carry`` as much of it as was read. ``segments`` are the log's files in
+    ``position`` counts the bytes of evaluated lines; ``hashing``, ``state`` and ``tally`` belong to it. ``line`` is the
+    next line, and ``carry`` the part of it that was read. ``segments`` are the log's files in
     order, the last one still being read.
     """
 
@@ -55,10 +55,10 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
         return self.marks[-1].sha256 if self.marks else digest(b"")
 
     def mark(self, sha256: str) -> None:
-        """Note the digest at the position reached. Of too many marks every second one goes: the older, the sparser."""
+        """Note the digest at the position reached. If there are too many marks, every second one is removed."""
         self.marks.append(DigestMark(self.position, self.line, sha256))
         if len(self.marks) > MOST_MARKS:
-            # From the end, so that the newest stays: it is the digest of all that was read.
+            # From the end, to keep the newest: it is the digest of everything read.
             self.marks = self.marks[::-2][::-1]
 
     def same_question(self, other: Checkpoint) -> bool:
@@ -76,7 +76,7 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, folder: Path) -> Checkpoint | None:
-        """What was kept in ``folder``; None where nothing was. Raises WireError when it is damaged."""
+        """The checkpoint in ``folder``; None without one. Raises WireError if it is damaged."""
         path = folder / CHECKPOINT
         if not path.exists():
             return None
@@ -90,19 +90,18 @@ class Checkpoint(msgspec.Struct, forbid_unknown_fields=True):
             raise WireError(f"{path} is damaged: {error}; begin anew: name another --run-dir") from error
 
 
-# SHA-256 of an input that goes on growing, also in another process.
+# SHA-256 of a growing input, which another process can continue.
 
 try:
     from rehashes import PySha256
-except ImportError:  # there is no wheel for this platform
+except ImportError:  # no wheel for this platform
     PySha256 = None
 
 
 class RunningSha256:
-    """The digest of all bytes so far, with a state that can be kept where `rehashes` is installed.
+    """The digest of all bytes so far, with a state that can be stored if `rehashes` is installed.
 
-    Without it (it has wheels for Linux only), or with a state that another version of it kept, the bytes have to be
-    read again.
+    Without it (it has wheels for Linux only), or with a state of another version, the bytes have to be read again.
     """
 
     def __init__(self, state: bytes = b"") -> None:
@@ -112,7 +111,7 @@ class RunningSha256:
 
     @classmethod
     def resume(cls, state: bytes, sha256: str) -> RunningSha256 | None:
-        """Go on from a kept ``state``, whose digest was ``sha256``; None where that cannot be done here."""
+        """Go on from a kept ``state``, whose digest was ``sha256``; None if that is not possible."""
         if PySha256 is None or not state:
             return None
         try:
@@ -122,7 +121,7 @@ class RunningSha256:
         return found if found.hexdigest() == sha256 else None
 
     def update(self, data: bytes) -> None:
-        """Take in the next bytes."""
+        """Add the next bytes."""
         self._hash.update(data)
 
     def hexdigest(self) -> str:
@@ -130,5 +129,5 @@ class RunningSha256:
         return str(self._hash.hexdigest() if PySha256 is None else self._hash.finalize())
 
     def state(self) -> bytes:
-        """What `resume` goes on from; empty where it cannot be kept."""
+        """The state for `resume`; empty without `rehashes`."""
         return b"" if PySha256 is None else bytes(self._hash.serialize())

@@ -1,4 +1,4 @@
-"""Reading on in a log that grows, file by file, and folding its new lines into what is kept of the old ones."""
+"""Read a growing log file by file, and fold new lines into the kept state."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from evalq.producer.follow import log_files
 from evalq.producer.follow.checkpoint import Checkpoint, RunningSha256
 from evalq.producer.follow.log_files import FileSeen, Segment, begins_with, opened
 
-# All that was read of a followed log, once more, as one stream.
+# All bytes that were read of a log, as one stream.
 
 
-def _reopened(segment: Segment, where: Callable[[], Path], settling: Sequence[float]) -> BinaryIO:
-    """The file of a segment, wherever a rotation has it by now: ``where`` says that, and may say so a moment too early.
+def _reopen_segment(segment: Segment, where: Callable[[], Path], settling: Sequence[float]) -> BinaryIO:
+    """The file of a segment, at the path of ``where``, which may be out of date during a rotation.
 
-    Raises what ``where`` raises when it is still so after the pauses of ``settling``.
+    Raises what ``where`` raises after the pauses of ``settling``.
     """
     for pause in settling:
         with contextlib.suppress(InputChanged, FileNotFoundError):
@@ -46,7 +46,7 @@ def _reopened(segment: Segment, where: Callable[[], Path], settling: Sequence[fl
 class Whole(io.RawIOBase):
     """The first ``end`` bytes of ``files``, each given as (how it is opened, how many bytes count), in order.
 
-    One that ends too early is opened again: it may be replaced. ``counted`` is told of all bytes read.
+    A file that ends too early may have been replaced, so it is opened again. ``counted`` gets the number of bytes.
     """
 
     def __init__(
@@ -85,26 +85,26 @@ class Whole(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Let go of the file at hand."""
-        self._let_go()
+        """Close the current file."""
+        self._close_file()
         super().close()
 
     def _read(self, index: int, stop: int, *, again: bool = False) -> bytes:
         if again or self._open is None or self._open[0] != index:
-            self._let_go()
+            self._close_file()
             self._open = index, self._files[index][0]()
         stream = self._open[1]
         stream.seek(self._at - self._starts[index])
         return stream.read(stop - self._at)
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._open is not None:
             self._open[1].close()
             self._open = None
 
 
 KEEP_BLOCKS = 16
-"""Blocks that are evaluated before they are kept, so that a long catching-up goes on where it was killed."""
+"""Blocks between checkpoints, so that a long catch-up can resume after a kill."""
 SETTLING_SECONDS = (0.05, 0.2, 0.5)
 """A rotation takes less."""
 _ANEW = "begin anew in another --run-dir"
@@ -112,10 +112,10 @@ _RENAME = f"Have the log rotated by renaming (logrotate: without copytruncate), 
 
 
 class Follower:
-    """One log that grows. ``read_on`` evaluates what is new, ``state`` and ``kept`` are what all of it adds up to.
+    """One growing log. ``read_on`` evaluates new lines; ``state`` and ``kept`` are the state of all lines.
 
-    ``name`` is what the log is called in reports and faults, ``stop`` says whether to end after the block at hand;
-    ``settling`` are the pauses before a file that cannot be found is missed.
+    ``name`` is the log's name in reports and faults, ``stop`` says whether to end after the current block; ``settling``
+    are the pauses before a missing file is an error.
     """
 
     def __init__(
@@ -136,9 +136,9 @@ class Follower:
         self.kept = kept
         self.state: State = evaluator.State.from_wire(bytes(kept.state))
         self.read_bytes = 0
-        """Bytes read on from the log's files."""
+        """New bytes read from the log's files."""
         self.again_bytes = 0
-        """Bytes read a second time: for a sort, or to see that they are the same."""
+        """Bytes read again, to sort or to verify."""
         hashing = RunningSha256.resume(kept.hashing, kept.sha256) if kept.position else RunningSha256()
         self._hash = hashing or self.verify()
 
@@ -149,7 +149,7 @@ class Follower:
 
     @property
     def sha256(self) -> str:
-        """The digest of all that was evaluated."""
+        """The digest of all evaluated bytes."""
         return self._hash.hexdigest()
 
     @property
@@ -158,10 +158,10 @@ class Follower:
         return bool(self.kept.segments)
 
     def read_on(self) -> bool:
-        """Evaluate all whole lines behind those known; whether there were any. They are kept unless one is at fault.
+        """Evaluate all new whole lines, and keep the state unless one has a fault; whether there were any.
 
-        Raises InputChanged where the bytes already read are not what they were, or where some that came behind them
-        are missing; InputError for a file that cannot be read, or a line that is too long.
+        Raises InputChanged if bytes already read have changed, or if later ones are missing; InputError for a file that
+        cannot be read, or a line that is too long.
         """
         before = self.kept.position
         for pause in (*self._settling, None):
@@ -171,17 +171,17 @@ class Follower:
             except InputChanged:
                 if pause is None:
                     raise
-                time.sleep(pause)  # a rotation moves one file after another, and may be at it
+                time.sleep(pause)  # a rotation may be moving files
         self._keep()
         return self.kept.position > before
 
     def _follow(self) -> None:
-        """To the end of the log, through all files that it was rotated away to."""
+        """Read to the end of the log, through all rotated files."""
         self._log = Path(os.path.realpath(self.kept.given))
         if self._stream is None and not self._open():
             return
         while True:
-            # Looked for before reading on, so that nothing written before the next file was begun is missed.
+            # Before reading: a writer may add to this file until the next one exists.
             following = self._next()
             done = self._read()
             if done and following is not None and not self._stop():
@@ -193,7 +193,7 @@ class Follower:
                 return
 
     def _keep(self) -> None:
-        """Make safe what is new, unless there is a fault in it that no report can stand."""
+        """Store the checkpoint, unless there is a fatal fault."""
         if self._unkept and not self.kept.tally.fatal.total:
             if self.kept.sha256 != (found := self._hash.hexdigest()):
                 self.kept.mark(found)
@@ -203,16 +203,16 @@ class Follower:
             self._unkept = False
 
     def reopen(self) -> BinaryIO:
-        """All that was evaluated, as one stream. Raises InputChanged where a part of it is gone."""
+        """All evaluated bytes as one stream. Raises InputChanged if a part of them is gone."""
         files = []
         for segment in self.kept.segments:
-            self._path_of(segment)  # what is missing is told before anything is read
-            again = partial(_reopened, segment, partial(self._path_of, segment), self._settling)
+            self._path_of(segment)  # raises if it is missing, before anything is read
+            again = partial(_reopen_segment, segment, partial(self._path_of, segment), self._settling)
             files.append((again, segment.length))
         return io.BufferedReader(Whole(files, self.kept.position, self._count_again), BLOCK_BYTES)
 
     def verify(self) -> RunningSha256:
-        """Read again all that was read, mark by mark. Raises InputChanged that names the lines that are others."""
+        """Read everything again, mark by mark. Raises InputChanged with the lines that have changed."""
         running, line, at = RunningSha256(), 1, 0
         with self.reopen() as stream:
             for mark in self.kept.marks:
@@ -230,7 +230,7 @@ class Follower:
         return self.kept.segments[-1]
 
     def _open(self) -> bool:
-        """Open the file to read on in; False where there is no log yet."""
+        """Open the file to continue in; False if there is no log yet."""
         if not self.kept.segments:
             beside = log_files.seen_beside(self._log)
             stream = opened(self._log)
@@ -239,27 +239,26 @@ class Follower:
             return stream is not None
         path = log_files.find(self._log, self._current)
         stream = opened(path) if path else None
-        # By its number alone it may be another file: those of removed ones are given again, as to what rsync leaves.
+        # The inode alone is not enough: numbers of removed files are used again.
         same = stream is not None and self._current.difference(stream) is None
-        # Where the file itself is gone, every file may begin with less than a line as it did.
-        told = path is not None or b"\n" in self._current.head
-        if not same and told and self._replaced():
+        # If the file is gone, less than a line of it identifies no file.
+        known = path is not None or b"\n" in self._current.head
+        if not same and known and self._replaced():
             if stream is not None:
                 stream.close()
             return True
         if path is not None and stream is not None:
-            self._go_on(stream, path)  # where it is not what was read, this is told when more is looked for
+            self._go_on(stream, path)  # if it has changed, `_next` raises
             return True
         if not self._log.exists():
             return False
-        reason = f"what was read of it, {self._current.length:,} bytes, is in no file beside it"
+        reason = f"what was read of it, {self._current.length:,} bytes, is in no file beside the log"
         raise _lost(self.kept, self._name, reason)
 
     def _next(self) -> tuple[BinaryIO, Path, list[FileSeen]] | None:
-        """The file to read behind the current one, once there is something in it; None while there is none.
+        """The next file, its path, and the rotated files beside the log before it was opened; None while there is none.
 
-        With it, what rotation had left beside the log before it was opened. Whoever writes the log has done with a file
-        when there is something in the next.
+        A file is complete once the next one is not empty.
         """
         assert self._stream is not None
         if self._unlinked() and self._replaced():
@@ -276,7 +275,7 @@ class Follower:
         stream = opened(later or self._log)
         if stream is None:
             return None
-        # Had the names moved on before it was opened, the current file would have another by now.
+        # If a rotation went on before it was opened, the current file would have moved.
         if (later is None and not os.fstat(stream.fileno()).st_size) or log_files.find(
             self._log, self._current
         ) != here:
@@ -288,14 +287,14 @@ class Follower:
         return self._stream is not None and os.fstat(self._stream.fileno()).st_nlink == 0
 
     def _replaced(self) -> bool:
-        """Whether the log is another file that holds all that was read (as rsync leaves it); if so, go on in it.
+        """Whether another file with all bytes read has replaced the log (as rsync does); if so, continue in it.
 
-        Raises InputChanged where a file that came beside it may be what came next as well.
+        Raises InputChanged if a new file beside it may also be the next one.
         """
         stream, held, current = opened(self._log), self._stream, self._current
         if stream is None:
             return False
-        # Of a file that is held it must have what is unread, too.
+        # It must also have the unread bytes of a file that is still open.
         unread = held is not None and current.difference(held) is None and not begins_with(stream, held)
         if unread or current.difference(stream) is not None:
             stream.close()
@@ -308,7 +307,7 @@ class Follower:
         return True
 
     def _refuse_copied(self) -> None:
-        """Raise InputChanged where the log was copied beside itself: it may have been emptied behind its reader."""
+        """Raise InputChanged if the log was copied beside itself, since it may have been emptied after that."""
         if other := log_files.came_beside(self._log, self._current, self.kept.segments):
             reason = (
                 f"it came beside {self._log}, which is still the same file: the log was copied, and lines are lost if "
@@ -317,7 +316,7 @@ class Follower:
             raise InputChanged("the log was copied, as copytruncate does", [(str(other), reason)])
 
     def _go_on(self, stream: BinaryIO, path: Path) -> None:
-        """Read the current segment on from ``stream``."""
+        """Continue the current segment in ``stream``."""
         self._switch(stream)
         self._current.become(stream, path)
 
@@ -333,11 +332,11 @@ class Follower:
         self._stream, self._unkept = stream, True
 
     def _read(self) -> bool:
-        """To the end of the file at hand; False where it was emptied meanwhile, which the next look at it refuses."""
+        """Read to the end of the current file; False if it was emptied meanwhile, which `_next` refuses."""
         assert self._stream is not None
         file, kept = self._stream.fileno(), self.kept
         while not self._stop() and (block := os.pread(file, BLOCK_BYTES, self._current.length)):
-            # Only now is it known that the block came behind what was read, and not behind an emptying.
+            # Only now is it certain that the file was not emptied before the block.
             if self._current.difference(self._stream) is not None:
                 return False
             if self._current.is_file(log_files.stat(self._log)):
@@ -349,7 +348,7 @@ class Follower:
             whole, kept.carry = (kept.carry + block[:cut], block[cut:]) if cut else (b"", kept.carry + block)
             if whole:
                 self._evaluate(whole)
-            # Checked for every block: a log without newlines would otherwise be gathered in memory to its end.
+            # For every block, or a log without newlines would fill the memory.
             if len(kept.carry) > MAX_RECORD_BYTES:
                 reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a newline missing?"
                 raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{kept.line}", reason)])
@@ -357,10 +356,10 @@ class Follower:
 
     @stdout_to_stderr()
     def _evaluate(self, data: bytes) -> None:
-        """The next whole lines."""
+        """Evaluate the next whole lines."""
         kept = self.kept
         batch = Batch(self._name, kept.line, data if kept.position else data.removeprefix(BOM))
-        # By way of the wire, as a worker's answer comes, and as it is kept.
+        # Encoded and decoded, like a worker's answer.
         outcome = decode(encode(self._evaluator.evaluate(batch, self._params)), self._evaluator)
         if outcome.lines:
             raise TypeError(f"{self._evaluator.name} gives lines for its records: it cannot be followed")
@@ -388,7 +387,7 @@ class Follower:
 
 
 def _altered(kept: Checkpoint, name: str, stream: BinaryIO, byte: int) -> InputChanged:
-    """``byte`` of ``stream``, the file read last of the log called ``name``, is not the one that was read."""
+    """The error for a changed ``byte`` of ``stream``, the last file of the log ``name``."""
     current, size = kept.segments[-1], os.fstat(stream.fileno()).st_size
     if size < current.length:
         reason = f"it was cut to {size:,} bytes, where {current.length:,} were read, as copytruncate does. {_RENAME}"
@@ -399,6 +398,6 @@ def _altered(kept: Checkpoint, name: str, stream: BinaryIO, byte: int) -> InputC
 
 
 def _lost(kept: Checkpoint, name: str, reason: str) -> InputChanged:
-    """The file read last is gone, for ``reason``."""
-    more = f"whether lines came behind it that nobody read cannot be known: {_ANEW}"
+    """The error for a log whose last file is gone."""
+    more = f"unread lines may be lost: {_ANEW}"
     return InputChanged("the log was replaced", [(f"{name}:{kept.line}", f"{reason}; {more}")])

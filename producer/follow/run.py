@@ -31,11 +31,11 @@ from evalq.producer.outputs import write_report
 
 
 class FollowPass(msgspec.Struct, frozen=True):
-    """What one look at the log found.
+    """The result of one pass over the log.
 
     ``lines`` new lines of ``bytes`` bytes, ``read`` bytes taken from the disk for them (those of an unfinished line
-    too) and ``again`` for a second time (to sort or to verify). The log is evaluated up to ``position``; behind it
-    ``waiting`` bytes have no newline yet. ``report`` is None until something could be evaluated.
+    too) and ``again`` for a second time (to sort or to verify). The log is evaluated up to ``position``;
+    ``waiting`` bytes after it have no newline yet. ``report`` is None until something could be evaluated.
     """
 
     lines: int
@@ -48,7 +48,7 @@ class FollowPass(msgspec.Struct, frozen=True):
 
 
 class FollowRun:
-    """One log followed into one run folder, which the caller has claimed (`RunFolder.driving`)."""
+    """One log and its run folder, which the caller drives (`RunFolder.driving`)."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class FollowRun:
         self.request = request
         self.evaluator = evaluator
         self._params = params
-        (self._given,) = request.inputs
-        self._name = Path(self._given).name
+        (self._log,) = request.inputs
+        self._name = Path(self._log).name
         self._report: dict[str, Json] | None = None
         self._first = True
         remove_halves(folder.path)
-        kept, self.begun_anew = self._kept()
+        kept, self.begun_anew = self._load_checkpoint()
         self._follower = Follower(evaluator, params, self._name, kept, folder.path, stop, settling)
 
     @property
@@ -77,22 +77,22 @@ class FollowRun:
         return self._follower.found
 
     def verify(self) -> None:
-        """Read again all that was read. Raises InputChanged that names the lines that are others."""
+        """Read everything again. Raises InputChanged with the lines that have changed."""
         self._follower.verify()
 
     def run_pass(self) -> FollowPass:
-        """Evaluate what is new and write the report of the whole; one that is there already is left alone.
+        """Evaluate new lines and write the report of the whole log, unless it is up to date.
 
-        Raises InputError as an evaluation of the whole would, and InputChanged where a part of it is missing.
+        Raises InputError as an evaluation of the whole would, and InputChanged if a part of it is missing.
         """
         follower = self._follower
         position, line = follower.kept.position, follower.kept.line
         read, again = follower.read_bytes, follower.again_bytes
         if follower.read_on():
-            self._report = self._written()
+            self._report = self._write()
         elif self._first:
             # A killed process may have kept more than it reported.
-            self._report = self.folder.report() if self._reported() else self._written()
+            self._report = self.folder.report() if self._reported() else self._write()
         self._first = False
         kept = follower.kept
         return FollowPass(
@@ -105,14 +105,14 @@ class FollowRun:
             self._report,
         )
 
-    def _kept(self) -> tuple[Checkpoint, bool]:
-        """Where to go on from, and whether that is the log's beginning because the code is another."""
+    def _load_checkpoint(self) -> tuple[Checkpoint, bool]:
+        """The checkpoint, and whether it begins again because the code version has changed."""
         fresh = Checkpoint(
             self.evaluator.name,
             self.evaluator.version,
             code_version(),
             self._params.model_dump(mode="json"),
-            self._given,
+            self._log,
         )
         kept = Checkpoint.load(self.folder.path)
         if kept is None:
@@ -121,7 +121,7 @@ class FollowRun:
             raise UsageError(f"{self.folder.path}: this run follows another log, or with other parameters")
         if kept.same_code(fresh):
             return kept, False
-        log = Path(os.path.realpath(self._given))
+        log = Path(os.path.realpath(self._log))
         if len(kept.segments) > 1 or (kept.segments and not stands(log, kept.segments[0])):
             raise ConfigError(
                 f"{self.folder.path}: the log was rotated since evalq code {kept.code_version} began to follow it, and "
@@ -130,30 +130,30 @@ class FollowRun:
         return fresh, True
 
     def _reported(self) -> bool:
-        """Whether the folder has the report of just what was kept."""
+        """Whether the folder's report is that of the checkpoint."""
         progress = self.folder.info().progress
         return self.folder.reported and progress.get("bytes") == self._follower.kept.position
 
-    def _written(self) -> dict[str, Json] | None:
+    def _write(self) -> dict[str, Json] | None:
         follower = self._follower
         fold = Fold(self.evaluator, self._params, 1)
         wire = follower.state.to_wire()
         if wire == self.evaluator.State.zero().to_wire() and follower.kept.tally == Tally():
-            return None  # a log may begin empty: what is waited for has not come yet
+            return None  # the log is still empty
         # A copy, since finishing may change it.
         state = self.evaluator.State.from_wire(wire)
         fold.add(0, Outcome(state, follower.kept.tally))
-        summary = InputSummary(self._name, self._given, follower.sha256)
+        summary = InputSummary(self._name, self._log, follower.sha256)
         try:
             with TemporaryDirectory(prefix="scratch-", dir=self.folder.path) as scratch:
                 found, lines = fold.finish([summary], lambda _: follower.reopen(), Path(scratch))
         except NothingEvaluated:
             return None
-        # By way of its canonical form, as the report of any run.
+        # In canonical form, like every report.
         report: dict[str, Json] = as_written(found)
         self.folder.write(RECORDS, b"".join(line + b"\n" for line in lines))
         write_report(self.folder, self.evaluator, self.request, report)
-        # Last, because it says which bytes the report is of: see `_reported`.
+        # Last: `_reported` relies on it.
         self.folder.note(progress={"records": follower.kept.line - 1, "bytes": follower.kept.position})
         return report
 
@@ -164,10 +164,10 @@ def begin_following(
     out: Path | None,
     facts: dict[str, Json],
 ) -> tuple[RunFolder, Params, Request]:
-    """The folder of the run that follows the log asked for: the one it has, or a new one with ``facts`` noted in it.
+    """The folder of the run that follows the log: the existing one, or a new one with ``facts`` in run.json.
 
     Without ``out`` its name is made of the log's path and the parameters, so that the same command resumes it. The
-    run's id is not: other hosts have a log of that path too.
+    run's id does not: other hosts may have a log at that path.
     Raises UsageError, ConfigError.
     """
     request = evaluator.command.request(asked)

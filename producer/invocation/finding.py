@@ -41,7 +41,7 @@ def find(run: str | None) -> RunFolder:
     return RunFolder.existing(path)
 
 
-def left_behind(folder: RunFolder, info: RunInfo) -> str:
+def driver_hint(folder: RunFolder, info: RunInfo) -> str:
     """A hint for a run that run.json calls running, though no process here drives it (it was killed); else empty."""
     if info.state not in DRIVEN or folder.driver():
         return ""

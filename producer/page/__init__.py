@@ -1,4 +1,4 @@
-"""The page of a run: report.html, one file that needs nothing else, made from a report and its records.
+"""The page of a run: report.html, one self-contained file, made from a report and its records.
 
 A page is a list of sections of plain data, built from an evaluator's declarations (`build`), its records packed for
 the table (`packing`), all rendered as HTML (`render`). Another page adds its own sections to the list.

@@ -1,4 +1,4 @@
-"""From a report to its page: the evaluator's summary and charts, and what of its records is listed."""
+"""Build a page from a report: the evaluator's summary, charts and records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evalq.evalcore.views.charts import (
 from evalq.evalcore.views.markdown import LEFT_OUT
 from evalq.evalcore.views.metrics import Unit
 
-# A page as plain data: what stands on it, and nothing of how it looks.
+# A page as plain data, without layout.
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ Section = TileSection | ChartSection | ProseSection | TableSection | FailedSecti
 
 @dataclass
 class Listing:
-    """What the table of records has in it, as it was packed: ``kept`` rows of ``total``.
+    """The content of the table of records: ``kept`` rows of ``total``.
 
-    ``statuses`` counts all records by (status, state), ``explained`` are failed ones whose evidence came along.
+    ``statuses`` counts all records by (status, state), ``explained`` counts failed ones with evidence.
     """
 
     columns: tuple[Column, ...] = ()
@@ -119,7 +119,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """A page: what it is about, its headline, its sections, and the table of records where there is one."""
+    """A page: what it is about, its headline, its sections, and the table of records, if any."""
 
     subject: str
     headline: str
@@ -136,7 +136,7 @@ _FAULTS = 50
 _EXAMPLES = 5
 _PARAMS_BYTES = 256 << 10
 _MARKS = 1_000
-"""Rows of a chart, at most: a browser takes seconds to lay out what nobody would read to its end."""
+"""Rows of a chart, at most: browsers take seconds for more."""
 _UNLISTED = (
     "Records are not listed here: this file was written with a run of very many, or where only the report is. "
     "The command evalq report RUN -o report.html writes it with them, where the run's folder is."
@@ -149,7 +149,7 @@ def build_page(
     listing: Listing | None = None,
     first: Sequence[Section] = (),
 ) -> ReportPage:
-    """The page of a report (report.json's content), with the records in ``listing``, None where they are not here.
+    """The page of a report (report.json's content), with the records in ``listing``, None without records.
 
     Sections in ``first`` stand before all others.
     """
@@ -217,7 +217,7 @@ def _omissions(left_out: Sequence[Omission]) -> TableSection:
 
 
 def chart_tables(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[ChartTable]:
-    """Those of the charts that have something to show, with their rows."""
+    """The charts that have values, with their rows."""
     for chart in charts:
         marks = tuple(chart.marks(report))
         if any(mark.value is not None for mark in marks):
@@ -243,19 +243,19 @@ def _subject(report: Mapping[str, Json]) -> str:
 
 
 def _left_out(listing: Listing | None) -> str:
-    """What of the records this page does not have; nothing where it has all."""
+    """Sentences on records that this page leaves out."""
     if listing is None:
         return ""
-    said = []
+    sentences = []
     if missing := listing.total - listing.kept:
         sample = listing.kept - listing.failed
-        said.append(
+        sentences.append(
             f"Of {listing.total:,} records this page lists all {listing.failed:,} that failed or are undecided and a "
             f"sample of {sample:,} others; {missing:,} are left out, and all are in records.jsonl."
         )
     if missing := listing.failed - listing.explained:
-        said.append(f"The expected and actual values of {missing:,} failed ones are in records.jsonl alone.")
-    return " ".join(said)
+        sentences.append(f"The expected and actual values of {missing:,} failed ones are in records.jsonl alone.")
+    return " ".join(sentences)
 
 
 def _facts(report: Mapping[str, Json]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""Records packed for a page's table: columns of some thousand rows at a time, compressed, as text.
+"""Records packed for a page's table: compressed columns of some thousand rows each, as text.
 
-Every record that failed or cannot be decided is kept, of the others in a big run a sample with a fixed seed. Memory
+All failed and undecided records are kept; of the others in a big run, a sample with a fixed seed. Memory
 does not grow with the number of records: blocks are written as they fill up.
 """
 
@@ -27,12 +27,12 @@ from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
 from evalq.producer.page.render import after_blocks, before_blocks
 
 ALL_UP_TO = 100_000
-"""Of runs with more records the table has a sample of those that passed, and is made only where it is asked for."""
+"""For runs with more records, the table has a sample of passed ones, and is made only on request."""
 _ROWS, _EXPLAINED = 5_000, 500
 _EVIDENCE_BYTES = 5_000_000
-"""So much of the file is for evidence; a page that is slow to open would be read by nobody."""
+"""Room for evidence; larger pages are slow to open."""
 _ROWS_BYTES = 4_500_000
-"""So much is for the rows of up to 100,000 records, and of more for each 100,000 of them."""
+"""Room for the rows of each 100,000 records."""
 _BLOCK_CHARACTERS = 1 << 20
 _TEXT, _ID, _PIECES = 400, 200, 40
 _LEAST = 16
@@ -42,7 +42,7 @@ _FAILED = frozenset({"bad", "doubtful"})
 
 
 def pack(lines: Iterable[bytes], rows: Rows, report: Mapping[str, Json], out: BinaryIO) -> Listing:
-    """Write the blocks of all ``lines`` of records.jsonl to ``out``, and say what is in them.
+    """Write the blocks of all ``lines`` of records.jsonl to ``out``, and return their listing.
 
     Raises WireError for a damaged line.
     """
@@ -66,7 +66,7 @@ class _Packing:
         self.listing = Listing(rows.columns)
         self._out = out
         self._share = ALL_UP_TO / total if total > ALL_UP_TO else 1.0
-        # Seeded: the same report has the same page, whoever writes it.
+        # Seeded, so that the same report gives the same page.
         self._draw = random.Random(_SEED).random  # noqa: S311 - a sample, and no secret
         self._rows: list[tuple[Any, ...]] = []
         self._characters = 0
@@ -76,7 +76,7 @@ class _Packing:
         self._room = _EVIDENCE_BYTES
 
     def add(self, row: Row) -> None:
-        """Count a record, and keep it where it failed or was drawn."""
+        """Count a record, and keep it if it failed or is in the sample."""
         listing, failed = self.listing, row.state in _FAILED
         listing.total += 1
         key = (row.status, row.state)
@@ -99,7 +99,7 @@ class _Packing:
             self._flush_rows()
 
     def _explain(self, row: Row) -> int:
-        """Keep a failed record's evidence; its number, or -1 where there is no room any more."""
+        """Keep a failed record's evidence; its number, or -1 without room."""
         listing = self.listing
         listing.failed += 1
         first = len(listing.first) < _FIRST
@@ -138,7 +138,7 @@ class _Packing:
 
 
 class _TextRoom:
-    """How long the texts of a row may be, so that all rows find room: shorter where those before took more."""
+    """The maximal length of a row's texts, adapted so that all rows fit."""
 
     def __init__(self, rows: int) -> None:
         self.most = _TEXT
@@ -146,14 +146,14 @@ class _TextRoom:
         self._bytes = _ROWS_BYTES * max(1.0, rows / ALL_UP_TO)
 
     def took(self, rows: int, written: int) -> None:
-        """A block was written."""
+        """Adapt to a written block."""
         self._rows, self._bytes = max(1, self._rows - rows), max(1.0, self._bytes - written)
         share = (self._bytes / self._rows) / (written / rows)
         self.most = max(_LEAST, min(_TEXT, round(self.most * min(2.0, max(0.5, share)))))
 
 
 def failed_record(row: Row) -> FailedRecord:
-    """A record that failed with its evidence, both as long as a page has room for."""
+    """A record that failed with its evidence, both cut for a page."""
     evidence = tuple(_cut(piece) for piece in row.evidence()[:_PIECES])
     return FailedRecord(row.record, row.id, row.status, row.state, _shortened(row.reason, _TEXT), evidence)
 
@@ -168,7 +168,7 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-# Writing a page: records are packed first, since the headline says how many of them are left out.
+# Records are packed first, since the page says how many are left out.
 
 _IN_MEMORY = 16_000_000
 
@@ -180,8 +180,8 @@ def write_page(
     records: Path | None,
     first: Sequence[Section] = (),
 ) -> None:
-    """Write the page of ``report`` to ``path``, whole or not at all; ``records`` is its records.jsonl, if it is there.
-    Without them the page has no table.
+    """Write the page of ``report`` to ``path`` atomically; ``records`` is its records.jsonl. Without it the page has no
+    table.
 
     The same report and records give the same bytes. Memory does not grow with the number of records. Raises OSError,
     and WireError for a damaged record.

@@ -27,19 +27,19 @@ from evalq.producer.page.build import (
     TileSection,
 )
 
-# HTML as values: text is escaped wherever it comes in, so that no data can become markup.
+# HTML as values: text is always escaped, so that no data can become markup.
 
 _EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "line", "circle"})
 
 
 class Html(str):
-    """Markup that is made already."""
+    """Finished markup."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """``value`` as text: nothing in it takes effect, in HTML or as a sign that nobody sees."""
+    """``value`` as escaped text, without invisible characters."""
     return value if isinstance(value, Html) else Html(escape(visible(str(value))))
 
 
@@ -56,7 +56,7 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
 
 
 def joined(*children: object) -> Html:
-    """Children one after the other; None is nothing."""
+    """Children in order, without None."""
     return Html("".join(text(child) for child in children if child is not None))
 
 
@@ -118,9 +118,9 @@ def _stacked(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
     """A row a label, a column a part; the colours of the heads are the legend."""
     parts = list(dict.fromkeys(mark.part for mark in marks))
     heads = [element("th", drawn.label, scope="col"), element("th", "Shares", scope="col", class_="drawing")]
-    # The first mark of a part gives its look, so the last to be written is the first.
-    looks = {mark.part: _look(mark, parts.index(mark.part)) for mark in reversed(marks)}
-    heads += [element("th", _swatch(looks[part]), part, scope="col", class_="n") for part in parts]
+    # The first mark of a part sets its style, so it is written last.
+    styles = {mark.part: _segment_style(mark, parts.index(mark.part)) for mark in reversed(marks)}
+    heads += [element("th", _swatch(styles[part]), part, scope="col", class_="n") for part in parts]
     by_label: dict[str, dict[str, Mark]] = {}
     for mark in marks:
         by_label.setdefault(mark.label, {})[mark.part] = mark
@@ -129,7 +129,7 @@ def _stacked(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
         cells = [
             element("td", number(own[part].value if part in own else None, drawn.unit), class_="n") for part in parts
         ]
-        drawing = element("td", _svg(_segments([own[part] for part in parts if part in own], looks)))
+        drawing = element("td", _svg(_segments([own[part] for part in parts if part in own], styles)))
         rows.append(element("tr", element("th", label or "–", scope="row", dir="auto"), drawing, *cells))
     return _table(drawn, heads, rows)
 
@@ -146,7 +146,7 @@ def _axis(drawn: ChartTable) -> Html:
 
 def _at(drawn: ChartTable, value: float) -> float:
     width = drawn.high - drawn.low
-    # What lies outside the axis is drawn at its end; the number stands beside it.
+    # A value outside the axis is drawn at its end.
     return min(1.0, max(0.0, (value - drawn.low) / width)) if width else 0.0
 
 
@@ -169,7 +169,7 @@ def _svg(inner: Html) -> Html:
 def _bar(drawn: ChartTable, mark: Mark) -> Html:
     if mark.value is None:
         return Html()
-    # A bar starts at nought, or where the axis begins above it.
+    # A bar starts at 0, or at the beginning of the axis above it.
     top, zero, end = (_HEIGHT - _BAR) // 2, _at(drawn, max(0.0, drawn.low)), _at(drawn, mark.value)
     rail = element("rect", x="0", y=top, width="100%", height=_BAR, rx="2", class_="rail")
     start, length = min(zero, end), abs(end - zero)
@@ -204,7 +204,7 @@ def _dot(drawn: ChartTable, mark: Mark) -> Html:
     )
 
 
-def _segments(marks: Sequence[Mark], looks: dict[str, str]) -> Html:
+def _segments(marks: Sequence[Mark], styles: dict[str, str]) -> Html:
     whole = sum(mark.value or 0.0 for mark in marks)
     start, found = 0.0, []
     for mark in marks:
@@ -212,19 +212,24 @@ def _segments(marks: Sequence[Mark], looks: dict[str, str]) -> Html:
         if share:
             found.append(
                 element(
-                    "rect", x=_percent(start), y="2", width=_percent(share), height=_HEIGHT - 4, class_=looks[mark.part]
+                    "rect",
+                    x=_percent(start),
+                    y="2",
+                    width=_percent(share),
+                    height=_HEIGHT - 4,
+                    class_=styles[mark.part],
                 )
             )
         start += share
     return joined(*found)
 
 
-def _look(mark: Mark, at: int) -> str:
+def _segment_style(mark: Mark, at: int) -> str:
     return f"seg {mark.state if mark.state != 'none' else f'hue{at % _HUES}'}"
 
 
-def _swatch(look: str) -> Html:
-    square = element("rect", x="0", y="0", width="10", height="10", rx="2", class_=look)
+def _swatch(style: str) -> Html:
+    square = element("rect", x="0", y="0", width="10", height="10", rx="2", class_=style)
     return element("svg", square, class_="swatch", width="10", height="10", aria_hidden="true", focusable="false")
 
 
@@ -238,7 +243,7 @@ _SKIP = element("a", "Skip to the content", href="#content", class_="skip")
 
 
 class Block(NamedTuple):
-    """A section that is HTML already; ``name`` is where links lead."""
+    """A section in HTML; ``name`` is its anchor."""
 
     name: str
     title: str
@@ -246,7 +251,7 @@ class Block(NamedTuple):
 
 
 def before_blocks(page: ReportPage) -> bytes:
-    """The page up to where the blocks of its records go."""
+    """The page before the blocks of its records."""
     listing = page.listing
     shown = listing is not None and listing.kept > 0
     records = [Block("records", "Records", record_table(listing))] if listing is not None and shown else []
@@ -257,7 +262,7 @@ def before_blocks(page: ReportPage) -> bytes:
 
 
 def after_blocks(page: ReportPage) -> bytes:
-    """The rest of it: the script, once all that it reads is there."""
+    """The page after the blocks: the script that reads them."""
     script = element("script", Html(table_script())) if page.listing and page.listing.kept else ""
     return f"{script}</body></html>\n".encode()
 
@@ -268,12 +273,12 @@ def table_script() -> str:
 
 
 def title_of(page: ReportPage) -> str:
-    """What its tab is called."""
+    """The title of its tab."""
     return f"{page.headline} · {page.subject}"
 
 
 def page_banner(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
-    """What the page is about, its headline, and links to its sections and to further ``blocks``."""
+    """Subject, headline, and links to sections and to further ``blocks``."""
     links = [(f"s{at}", section.title) for at, section in enumerate(page.sections)]
     links += [(block.name, block.title) for block in blocks]
     return element(
@@ -286,7 +291,7 @@ def page_banner(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
 
 
 def page_contents(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
-    """Its notices and sections, further ``blocks``, and what is known of its run."""
+    """Notices, sections, further ``blocks``, and facts of the run."""
     sections = [_section(section, at) for at, section in enumerate(page.sections)]
     return joined(_notice_list(page.notices), *sections, *map(_block, blocks), _about(page))
 
@@ -344,15 +349,15 @@ def _section(section: Section, at: int) -> Html:
             inner = [_plain(section)]
         case FailedSection():
             more = section.total - len(section.first)
-            said = (
+            note = (
                 f"The first {len(section.first)} of {section.total:,}; the table below has the others." if more else ""
             )
-            inner = [element("p", said, class_="caption"), *map(_failed, section.first)]
+            inner = [element("p", note, class_="caption"), *map(_failed, section.first)]
     return element("section", element("h2", section.title, id=f"h{at}"), *inner, id=f"s{at}", aria_labelledby=f"h{at}")
 
 
 def tile_list(tiles: Sequence[Tile]) -> Html:
-    """Numbers beside each other."""
+    """Tiles beside each other."""
     return element("dl", *map(_tile, tiles), class_="tiles")
 
 
@@ -378,7 +383,7 @@ def _failed(failed: FailedRecord) -> Html:
 
 
 def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
-    """What was expected of a record, beside the actual values."""
+    """Expected and actual values of a record."""
     if not evidence:
         return None
     head = element("tr", *(element("th", name, scope="col") for name in ("Check", "Expected", "Actual")))
@@ -398,7 +403,7 @@ def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
 
 
 def record_table(listing: Listing) -> Html:
-    """Where the script puts the table, and what it has to know of it."""
+    """The element for the script's table, and the table's facts."""
     columns = [{"title": column.title, "kind": column.kind} for column in listing.columns]
     statuses = [[status, state, count] for (status, state), count in sorted(listing.statuses.items())]
     known = {"columns": columns, "statuses": statuses, "kept": listing.kept, "failed": listing.failed}

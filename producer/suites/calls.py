@@ -1,4 +1,4 @@
-"""What the runs of a suite will call, before anything is paid for: their cases and calls, and what nobody can call."""
+"""The planned calls of a suite's runs, before anything is paid for, and targets that cannot be called."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from evalq.workers.targets.variable import canonical_name
 
 @stdout_to_stderr()
 def listed_cases(run: PlannedRun) -> list[str] | None:
-    """The cases that ``run`` is about, sorted: of its input, or those that a target is asked; None where none can tell.
+    """The cases of ``run``, sorted: those of its input, or of the calls to its target; None if they are unknown.
 
     Raises InputError, ConfigError, UsageError, OSError.
     """
     if run.live is not None:
         calls = live_calls(run.evaluator)
         if not run.live.target:
-            return None  # what is asked about outputs says nothing of the outputs
+            return None  # calls about outputs do not say which cases there are
         return sorted({prompt.case for prompt in calls.prompts(run.request)}) if calls.answers_suffice else None
     return case_names(run.evaluator, run.evaluator.command.request(run.request), run.limit)
 
 
 class PlannedCalls(msgspec.Struct, frozen=True):
-    """A run that a suite would begin: ``calls`` at most, each of ``cases`` ``repeat`` times; none without a target.
+    """A run that a suite would begin: at most ``calls``, each of ``cases`` ``repeat`` times; none without a target.
 
-    ``about`` are calls about its outputs, as of judges, where every output has all that is asked about.
+    ``about`` are at most so many calls about its outputs, such as those of judges.
     """
 
     name: str
@@ -49,14 +49,14 @@ class PlannedCalls(msgspec.Struct, frozen=True):
 
 @stdout_to_stderr()
 def planned_calls(suite: SuitePlan) -> list[PlannedCalls]:
-    """What the runs of ``suite`` would ask; nobody is called. Raises what reading their cases raises."""
+    """The calls that the runs of ``suite`` would make. Raises what reading their cases raises."""
     found = []
     for run in suite.runs:
-        told = PlannedCalls(run.called, run.evaluator.name)
+        planned = PlannedCalls(run.called, run.evaluator.name)
         if (live := run.live) is not None and live.target:
             cases = sum(1 for _ in prompts_of(run.evaluator, run.request, live))
-            told = PlannedCalls(run.called, run.evaluator.name, live.target, cases, live.repeat, cases * live.repeat)
-        found.append(msgspec.structs.replace(told, about=_judge_calls(run)))
+            planned = PlannedCalls(run.called, run.evaluator.name, live.target, cases, live.repeat, cases * live.repeat)
+        found.append(msgspec.structs.replace(planned, about=_judge_calls(run)))
     return found
 
 
@@ -70,13 +70,13 @@ def _judge_calls(run: PlannedRun) -> int:
 
 
 def planned_text(runs: Sequence[PlannedCalls]) -> str:
-    """A row for each, and how many calls they are."""
+    """A table row for each run, and the number of calls."""
     lines: list[tuple[object, ...]] = []
     head, judged = ("run", "evaluator", "target", "cases x repeats", "calls"), any(run.about for run in runs)
     for run in runs:
-        asked = (f"{run.cases:,} x {run.repeat:,}", f"{run.calls:,}") if run.target else ("", "")
+        shown = (f"{run.cases:,} x {run.repeat:,}", f"{run.calls:,}") if run.target else ("", "")
         about = (f"{run.about:,}" if run.about else "",) if judged else ()
-        lines.append((run.name, run.evaluator, run.target, *asked, *about))
+        lines.append((run.name, run.evaluator, run.target, *shown, *about))
     calls = sum(run.calls + run.about for run in runs)
     return visible(
         table((*head, "about the outputs") if judged else head, lines)
@@ -84,12 +84,12 @@ def planned_text(runs: Sequence[PlannedCalls]) -> str:
     )
 
 
-# Whether all that a suite asks can be called: looked at before the first call, since a matrix may have 200 runs.
+# Whether all targets of a suite can be called; checked before the first call, since a matrix may have 200 runs.
 
 
 def refuse_uncallable(suite: SuitePlan, callers: Callers) -> None:
-    """Raise UsageError that names each run of a target which nobody can call: unknown, without a price that its budget
-    takes, or with choices that its file does not list. A fleet that nobody is in yet says nothing.
+    """Raise UsageError that names each run whose target cannot be called: it is unknown, has no price for the budget,
+    or does not list a chosen parameter. A fleet without callers is no fault yet.
     """
     judges: dict[bytes, list[str]] = {}
     faults = []
@@ -104,7 +104,7 @@ def refuse_uncallable(suite: SuitePlan, callers: Callers) -> None:
 
 
 def _targets(run: PlannedRun, judges: dict[bytes, list[str]]) -> Iterator[str]:
-    """Whom a run asks, for outputs and about them; ``judges`` are those of requests that were looked at before."""
+    """The targets of a run, for outputs and about them; ``judges`` caches the judges of requests."""
     if run.live is None:
         return
     if run.live.target:

@@ -7,8 +7,8 @@
       exclude: [{target: large, temperature: 0.7}]
       include: [{target: large, temperature: 1, prompt: plain}]
 
-Every key but the last two is an axis. ``target`` (or ``judge``) has names of targets, ``prompt`` wordings by name, the
-evaluator's inputs files by name or alone; any other key is a parameter that the target's entry lists as ``variable``.
+Every key but the last two is an axis. ``target`` (or ``judge``) has names of targets, ``prompt`` prompts by name. The
+evaluator's inputs are files, with or without names. Other keys are parameters that the target lists as ``variable``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from evalq.producer.suites.run_model import run_model
 from evalq.workers.targets.variable import PARAMETER, label_of, named, split_name
 
 MOST = 200
-"""Runs of one matrix: a typing error is not to cost a fortune."""
+"""Runs of one matrix: a typing error must not cost a fortune."""
 _LONGEST = 200
-"""Letters of a run's name, which is that of a folder, too."""
+"""Letters of a run's name, which is also a folder's."""
 _PROMPT = "prompt"
 _FURTHER = ("include", "exclude")
 
 
 class Fault(Exception):
-    """What is wrong with a matrix, under which key."""
+    """A fault in a matrix, with its key."""
 
     def __init__(self, key: tuple[str | int, ...], reason: str) -> None:
         super().__init__(reason)
@@ -43,22 +43,22 @@ class Fault(Exception):
         self.reason = reason
 
 
-class _Value(NamedTuple):
-    """What stands on an axis, and where under the matrix."""
+class _AxisValue(NamedTuple):
+    """A value of an axis, and its key path in the matrix."""
 
     given: Any
-    place: tuple[str | int, ...]
+    key: tuple[str | int, ...]
 
 
 class Combination(msgspec.Struct, frozen=True):
-    """One run of a matrix: the ``labels`` of what it is made of, by axis, and the keys of the run that say so.
+    """One run of a matrix: its ``labels`` by axis, and the keys of the run that they stand for.
 
-    ``places``: {such a key: the keys under the matrix where its value stands}.
+    ``keys``: {such a key: the key path of its value in the matrix}.
     """
 
     labels: dict[str, str]
     written: dict[str, Any]
-    places: dict[str, tuple[str | int, ...]]
+    keys: dict[str, tuple[str | int, ...]]
 
     def called(self, base: str) -> str:
         """NAME[target=a,temperature=0.2]."""
@@ -66,68 +66,68 @@ class Combination(msgspec.Struct, frozen=True):
 
 
 def combinations(run: Mapping[str, Any], evaluator: Evaluator[Any, Any]) -> list[Combination]:
-    """Of the matrix of a ``run`` as it is written. Raises Fault."""
+    """The combinations of the matrix of a ``run``. Raises Fault."""
     matrix = run["matrix"]
-    asked = evaluator.calls.option if evaluator.calls else ""
-    axes = {name: _labelled(name, given, evaluator) for name, given in matrix.items() if name not in _FURTHER}
-    _refuse_no_axes(axes, evaluator, {asked, _PROMPT, evaluator.command.positional})
+    target_key = evaluator.calls.option if evaluator.calls else ""
+    axes = {name: _label_values(name, given, evaluator) for name, given in matrix.items() if name not in _FURTHER}
+    _refuse_no_axes(axes, evaluator, {target_key, _PROMPT, evaluator.command.positional})
     if "output" in run:
-        raise Fault((), "goes without output, which each of its runs would write anew")
+        raise Fault((), "cannot have output: each of its runs would overwrite it")
     if not axes:
         raise Fault((), "an axis is needed, such as target: [a, b]")
-    live = bool(asked) and (asked in axes or asked in run)
-    own = {asked, evaluator.command.positional}
-    if not live and (astray := next((name for name in axes if name not in own), None)):
-        raise Fault((astray,), f"goes with {asked} only" if asked else f"{evaluator.name} asks no target")
+    live = bool(target_key) and (target_key in axes or target_key in run)
+    own = {target_key, evaluator.command.positional}
+    if not live and (stray := next((name for name in axes if name not in own), None)):
+        raise Fault((stray,), f"goes with {target_key} only" if target_key else f"{evaluator.name} calls no target")
     for name in axes.keys() & run.keys():
-        raise Fault((name,), "stands in the run, too: say it in one place")
+        raise Fault((name,), "is in the run, too: keep one of them")
     if (count := math.prod(map(len, axes.values()))) > MOST:
         raise Fault((), f"{count:,} combinations; at most {MOST} are run")
     every = [dict(zip(axes, labels, strict=True)) for labels in product(*axes.values())]
-    kept = _included(_excluded(every, matrix, axes), matrix, axes, evaluator)
+    kept = _apply_includes(_apply_excludes(every, matrix, axes), matrix, axes, evaluator)
     if not kept:
         raise Fault(("exclude",), "no combination is left")
-    made = [_combination(run, labels, axes, evaluator, asked) for labels in kept]
-    if long := next((each for each in made if len(each.called(str(run.get("name", "")))) > _LONGEST), None):
+    runs = [_combination(run, labels, axes, evaluator, target_key) for labels in kept]
+    if long := next((each for each in runs if len(each.called(str(run.get("name", "")))) > _LONGEST), None):
         reason = f"{long.called('')} is a name of over {_LONGEST} letters: give values short names ({{name: value}})"
         raise Fault((), reason)
-    return made
+    return runs
 
 
 def _refuse_no_axes(axes: Mapping[Any, Any], evaluator: Evaluator[Any, Any], own: set[str]) -> None:
-    """Raise Fault for what neither is an axis of its own nor can be a target's parameter."""
+    """Raise Fault for a key that is no axis and cannot be a target's parameter."""
     for name in axes:
         if name in own:
             continue
         if name in run_model(evaluator.name).model_fields:
-            raise Fault((name,), "is a key of a run, and no axis: write a run for each of its values")
+            raise Fault((name,), "is a key of a run, not an axis: write a run for each of its values")
         if not isinstance(name, str) or not PARAMETER.fullmatch(name):
-            raise Fault((str(name),), "is no parameter's name: lower-case letters, digits and _")
+            raise Fault((str(name),), "cannot name a parameter: use lower-case letters, digits and _")
 
 
-def _labelled(axis: str, given: Any, evaluator: Evaluator[Any, Any]) -> dict[str, _Value]:
+def _label_values(axis: str, given: Any, evaluator: Evaluator[Any, Any]) -> dict[str, _AxisValue]:
     """{label: value} of an axis. Raises Fault."""
-    named_ones = isinstance(given, Mapping)
+    by_name = isinstance(given, Mapping)
     files = axis == evaluator.command.positional
-    if axis == _PROMPT and not named_ones:
+    if axis == _PROMPT and not by_name:
         raise Fault((axis,), "must be a mapping of names to prompts")
     if not isinstance(given, list | Mapping) or not given:
         raise Fault((axis,), "must be a list of values" + (", or a mapping of names to them" if files else ""))
-    found: dict[str, _Value] = {}
+    found: dict[str, _AxisValue] = {}
     for number, value in enumerate(given):
-        place = (axis, value if named_ones else number)
-        name = PurePath(str(value)).stem if files and not named_ones else value
+        key = (axis, value if by_name else number)
+        name = PurePath(str(value)).stem if files and not by_name else value
         try:
             label = label_of(name)
         except ValueError as error:
-            raise Fault(place, str(error)) from None
+            raise Fault(key, str(error)) from None
         if label in found:
-            raise Fault(place, f"{label} is there twice")
-        found[label] = _Value(given[value] if named_ones else value, place)
+            raise Fault(key, f"{label} occurs twice")
+        found[label] = _AxisValue(given[value] if by_name else value, key)
     return found
 
 
-def _excluded(
+def _apply_excludes(
     every: list[dict[str, str]], matrix: Mapping[str, Any], axes: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, str]]:
     for number, rule in enumerate(_rules(matrix, "exclude")):
@@ -139,24 +139,24 @@ def _excluded(
     return every
 
 
-def _included(
+def _apply_includes(
     kept: list[dict[str, str]],
     matrix: Mapping[str, Any],
-    axes: dict[str, dict[str, _Value]],
+    axes: dict[str, dict[str, _AxisValue]],
     evaluator: Evaluator[Any, Any],
 ) -> list[dict[str, str]]:
     for number, rule in enumerate(_rules(matrix, "include")):
         key = ("include", number)
         labels = _rule_labels(rule, key, axes)
-        if lacking := axes.keys() - labels.keys():
-            raise Fault(key, f"says nothing of {min(lacking)}: a further combination has every axis")
+        if missing := axes.keys() - labels.keys():
+            raise Fault(key, f"lacks {min(missing)}: a combination needs every axis")
         for axis, label in labels.items():
             if label not in axes[axis] and axis in (_PROMPT, evaluator.command.positional):
                 raise Fault((*key, axis), f"must be one of {', '.join(axes[axis])}")
-            axes[axis].setdefault(label, _Value(rule[axis], (*key, axis)))
+            axes[axis].setdefault(label, _AxisValue(rule[axis], (*key, axis)))
         ordered = {axis: labels[axis] for axis in axes}
         if ordered in kept:
-            raise Fault(key, "is a combination of the matrix already")
+            raise Fault(key, "is already a combination of the matrix")
         kept = [*kept, ordered]
     if len(kept) > MOST:
         raise Fault(("include",), f"{len(kept):,} combinations; at most {MOST} are run")
@@ -183,18 +183,18 @@ def _rule_labels(rule: Mapping[str, Any], key: tuple[str | int, ...], axes: Mapp
 def _combination(
     run: Mapping[str, Any],
     labels: dict[str, str],
-    axes: Mapping[str, Mapping[str, _Value]],
+    axes: Mapping[str, Mapping[str, _AxisValue]],
     evaluator: Evaluator[Any, Any],
-    asked: str,
+    target_key: str,
 ) -> Combination:
-    """The run that these labels stand for."""
-    own = (asked, _PROMPT, evaluator.command.positional)
+    """The run of these labels."""
+    own = (target_key, _PROMPT, evaluator.command.positional)
     values = {axis: axes[axis][label] for axis, label in labels.items() if axis in own}
     written = {axis: value.given for axis, value in values.items()}
     parameters = {axis: label for axis, label in labels.items() if axis not in own}
     if parameters:
-        written[asked] = _target(written.get(asked, run.get(asked)), parameters)
-    return Combination(labels, written, {axis: value.place for axis, value in values.items()})
+        written[target_key] = _target(written.get(target_key, run.get(target_key)), parameters)
+    return Combination(labels, written, {axis: value.key for axis, value in values.items()})
 
 
 def _target(given: Any, parameters: Mapping[str, str]) -> str:
@@ -203,5 +203,5 @@ def _target(given: Any, parameters: Mapping[str, str]) -> str:
     except UsageError as error:
         raise Fault((), str(error)) from None
     if twice := chosen.keys() & parameters.keys():
-        raise Fault((min(twice),), f"is chosen by {given} already")
+        raise Fault((min(twice),), f"is already chosen by {given}")
     return named(base, {**chosen, **parameters})

@@ -1,4 +1,4 @@
-"""What may stand in a suite file: keys of a suite and its runs, what a run asks a target for, and where a fault is."""
+"""The keys of a suite file: of a suite, its runs and their live options, and the locations of faults."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import PLACE, SweepOptions, Wording
 
-# Where a suite file is wrong: its line, the key path, and why.
+# Faults in a suite file: line, key path and reason.
 
 M = TypeVar("M", bound=Params)
 Key = tuple[str | int, ...]
-"""The keys that lead to a place, from the top of the file."""
+"""A key path from the top of the file."""
 
 
-class FilePlace(NamedTuple):
-    """Where something stands in a suite file; ``moved``: {a key of it: where that stands instead}, as in a matrix."""
+class FileLocation(NamedTuple):
+    """A location in a suite file; ``moved``: {key: its real key path}, for values of a matrix."""
 
     path: str | Path
     key: Key
     moved: Mapping[str, Key] = {}
 
     def under(self, *keys: str | int) -> Key:
-        """Where these of its keys stand."""
+        """The key path of ``keys`` below it."""
         moved = self.moved.get(str(keys[0])) if keys else None
         return (*self.key, *keys) if moved is None else (*moved, *keys[1:])
 
     def checked(self, model: type[M], data: Mapping[str, Any]) -> M:
-        """What stands there. Raises ConfigError with a line for each that is wrong."""
+        """The model of ``data`` there. Raises ConfigError with a line for each fault."""
         try:
             return model.model_validate_json(as_json(data), strict=True)
         except ValidationError as error:
@@ -53,17 +53,17 @@ class FilePlace(NamedTuple):
             raise ConfigError(f"{location_of(self.path, self.key)}: not plain JSON data: {error}") from None
 
     def wrong(self, keys: Key, reason: str) -> ConfigError:
-        """The error that says what is wrong under ``keys``."""
+        """The error for ``keys``."""
         return wrong(self.path, [(self.under(*keys), reason)])
 
 
 def checked(model: type[M], data: Mapping[str, Any], path: str | Path, key: Key = ()) -> M:
-    """What stands under ``key``. Raises ConfigError with a line for each that is wrong."""
-    return FilePlace(path, key).checked(model, data)
+    """The model of ``data`` under ``key``. Raises ConfigError with a line for each fault."""
+    return FileLocation(path, key).checked(model, data)
 
 
 def wrong(path: str | Path, faults: Sequence[tuple[Key, str]]) -> ConfigError:
-    """The error that says each of ``faults``, (where, why)."""
+    """The error that lists ``faults``, (key path, reason)."""
     return ConfigError("\n  ".join(f"{location_of(path, key)}: {reason}" for key, reason in faults))
 
 
@@ -75,15 +75,15 @@ def location_of(path: str | Path, key: Key) -> str:
 
 
 def beside(base: Path, name: str) -> str:
-    """A path as it is seen from the suite file; "-" stays what it is."""
+    """A path relative to the suite file; "-" stays."""
     return name if name == "-" else os.path.normpath(base / name)
 
 
 _KINDS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "path": str}
 
 
-def _listed(value: Any) -> Any:
-    """One value where several may stand."""
+def _as_tuple(value: Any) -> Any:
+    """A single value as a tuple."""
     return tuple(value) if isinstance(value, list) else (value,)
 
 
@@ -94,7 +94,7 @@ def _name(value: str) -> str:
 
 
 def _text(value: Any) -> str | FileKey:
-    """Of the two forms the one that was meant, so that a fault is told once, and by the keys of the file."""
+    """Choose between the two forms here, so that a fault is reported once, with the keys of the file."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict) and value.keys() == {"file"} and isinstance(value["file"], str):
@@ -104,16 +104,16 @@ def _text(value: Any) -> str | FileKey:
     )
 
 
-def _words(value: Any) -> Any:
+def _as_prompt(value: Any) -> Any:
     return {"template": value} if isinstance(value, str) else value
 
 
 _Count = Annotated[int, Field(ge=1)]
-_Files = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+_Files = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
 
 class SuiteKeys(Params):
-    """The top level. ``policy`` is a file, or a policy as it would stand in one."""
+    """The top level. ``policy`` is a file or a whole policy."""
 
     suite: str = ""
     runs: tuple[dict[str, Any], ...] = Field(min_length=1)
@@ -123,20 +123,20 @@ class SuiteKeys(Params):
 
 
 class FileKey(Params):
-    """Text that stands in a file."""
+    """Text in a file."""
 
     file: str
 
 
 class PromptKeys(Params):
-    """The words around each case's question."""
+    """The prompt around each case's question."""
 
     template: Annotated[str | FileKey, PlainValidator(_text)] = ""
     system: Annotated[str | FileKey, PlainValidator(_text)] = ""
 
 
 class SuiteRunKeys(Params):
-    """What every run may have; one with a ``matrix`` stands for several."""
+    """The keys of every run; one with a ``matrix`` stands for several."""
 
     evaluator: str
     name: Annotated[str, AfterValidator(_name)] = ""
@@ -148,7 +148,7 @@ class SuiteRunKeys(Params):
 
 
 class AnyRun(Params):
-    """A run of which only the evaluator is looked at."""
+    """A run, checked only for its evaluator."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -160,41 +160,41 @@ class AnyRun(Params):
 @cache
 def run_model(evaluator: str) -> type[SuiteRunKeys]:
     """The model of a run of ``evaluator``. Raises UnknownEvaluator."""
-    found = plugins.get(evaluator)
-    fields: dict[str, Any] = {option.name: (_kind(option), None) for option in found.command.options}
-    fields |= {name: (kind, None) for name, kind in _live_keys(found.calls).items()}
-    fields[found.command.positional] = (_Files, ())
-    made: type[SuiteRunKeys] = create_model(f"Run of {evaluator}", __base__=SuiteRunKeys, **fields)
-    return made
+    definition = plugins.get(evaluator)
+    fields: dict[str, Any] = {option.name: (_kind(option), None) for option in definition.command.options}
+    fields |= {name: (kind, None) for name, kind in _live_keys(definition.calls).items()}
+    fields[definition.command.positional] = (_Files, ())
+    model: type[SuiteRunKeys] = create_model(f"Run of {evaluator}", __base__=SuiteRunKeys, **fields)
+    return model
 
 
 def _live_keys(calls: Calls | None) -> dict[str, Any]:
-    """The keys of a run that asks a target, with the types of their values."""
+    """The keys of a run that calls a target, with the types of their values."""
     if calls is None:
         return {}
     above = Annotated[float, Field(gt=0)]
     keys: dict[str, Any] = {calls.option: str, "max_calls": _Count, "max_cost": above, "cache": str, "reuse": _Files}
-    keys["prompt"] = Annotated[PromptKeys, BeforeValidator(_words)]
+    keys["prompt"] = Annotated[PromptKeys, BeforeValidator(_as_prompt)]
     return keys | ({"repeat": _Count, "stop": Literal[WHEN_DECIDED]} if calls.repeats else {})
 
 
 def _kind(option: Option) -> Any:
-    """The type of an option's value in the file; None is as if it were not there."""
+    """The type of an option's value in the file; None is like a missing key."""
     kind: Any = Literal.__getitem__(option.choices) if option.choices else _KINDS[option.kind]
     if option.many:
-        kind = Annotated[tuple.__class_getitem__((kind, ...)), BeforeValidator(_listed)]
+        kind = Annotated[tuple.__class_getitem__((kind, ...)), BeforeValidator(_as_tuple)]
     return Union[kind, None]  # noqa: UP007 - made of values
 
 
-# What a run of a suite asks a target for: how often, in which words, and what may be taken from earlier runs.
+# The live options of a run: repeats, prompt, and outputs of earlier runs.
 
 
 def live_options(
-    at: FilePlace, calls: Calls | None, written: dict[str, Any], base: Path, *, recorded: bool = False
+    at: FileLocation, calls: Calls | None, written: dict[str, Any], base: Path, *, recorded: bool = False
 ) -> SweepOptions | None:
-    """What a run asks a target for, or (``recorded``) about outputs; None where it asks none.
+    """The options of live calls to a target, or (``recorded``) about outputs; None without calls.
 
-    Raises ConfigError for what goes with a target only.
+    Raises ConfigError for options that need a target.
     """
     given = {name: written[name] for name in _live_keys(calls) if name in written}
     if calls is None or (calls.option not in given and not recorded):
@@ -210,32 +210,32 @@ def live_options(
     return SweepOptions(target=given.pop(calls.option, ""), **given)
 
 
-def _wording(at: FilePlace, given: PromptKeys) -> Wording:
+def _wording(at: FileLocation, given: PromptKeys) -> Wording:
     template, system = (_prompt_text(at, name, getattr(given, name)) for name in ("template", "system"))
     if not template and not system:
         raise at.wrong(("prompt",), "a template or a system prompt is needed")
     if template and PLACE not in template:
-        raise at.wrong(("prompt",), f"the template has no place for a case's question: {PLACE}")
+        raise at.wrong(("prompt",), f"the template needs {PLACE} for a case's question")
     return Wording(template, system)
 
 
-def _prompt_text(at: FilePlace, name: str, given: str | FileKey) -> str:
-    """Text, or what is in a file beside the suite file or below it. Raises ConfigError."""
+def _prompt_text(at: FileLocation, name: str, given: str | FileKey) -> str:
+    """The text, or that of a file beside the suite file or below it. Raises ConfigError."""
     if isinstance(given, str):
         return given
-    folder, place = Path(at.path).resolve().parent, ("prompt", name, "file")
+    folder, key = Path(at.path).resolve().parent, ("prompt", name, "file")
     try:
         file = (folder / given.file).resolve()
         if not allows(Writer.SUITE, Thing.PATH, file, (folder,)):
-            raise at.wrong(place, "must be a file in the suite file's folder, or below it")
+            raise at.wrong(key, "must be a file in the suite file's folder, or below it")
         with open_input(file) as stream:
             return stream.read().decode().removesuffix("\n")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a name that has a zero byte
-        raise at.wrong(place, f"{given.file} cannot be read: {error}") from None
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a zero byte in the name
+        raise at.wrong(key, f"{given.file} cannot be read: {error}") from None
 
 
-def _reused_folder(at: FilePlace, base: Path, name: str) -> str:
-    """The folder of a run that a suite names: seen from the file, or by its id. Raises ConfigError."""
+def _reused_folder(at: FileLocation, base: Path, name: str) -> str:
+    """The folder of a run that a suite names by a path from the file, or by its id. Raises ConfigError."""
     near = Path(beside(base, name))
     try:
         return str(RunFolder.existing(near if near.is_dir() else RUNS / name).path.absolute())

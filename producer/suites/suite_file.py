@@ -20,14 +20,14 @@
 Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
 ``limit``, ``output`` (files as with -o) and any of the evaluator's options by name; where the evaluator can ask a
 target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost``, ``cache`` and ``reuse``
-(run folders, or ids). Its ``name`` is that of its folder and of its report in the JSON, whatever runs stand before
-it; without one its folder has the evaluator's, numbered. Paths are relative to the file.
+(run folders, or ids). Its ``name`` is that of its folder and of its report in the JSON; without
+one the folder has the evaluator's name, numbered. Paths are relative to the file.
 
-A ``prompt`` words what a target is asked, a ``matrix`` makes a run of each combination of targets, their parameters,
+A ``prompt`` is the text around each question. A ``matrix`` makes a run of each combination of targets, parameters,
 prompts and inputs (`evalq.producer.suites.matrix`).
 
-``policy`` is what the runs have to keep: a gate's policy, or the name of its file. What may drop is measured against
-``baseline``. The command then ends as the gate decides, and writes the decision to ``outputs``.
+``policy`` is a gate's policy, or the name of its file; drops are measured against ``baseline``. The command then
+has the gate's exit code, and writes the decision to ``outputs``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from evalq.producer.outputs.requested import read_files, refuse_read
 from evalq.producer.suites.matrix import Fault, combinations
 from evalq.producer.suites.run_model import (
     AnyRun,
-    FilePlace,
+    FileLocation,
     Key,
     SuiteKeys,
     beside,
@@ -67,20 +67,20 @@ from evalq.producer.suites.run_model import (
 )
 from evalq.producer.sweep.options import SweepOptions
 
-# Whether a run of a suite will have the number that a policy is about, told before it is paid for.
+# Whether a run will have the numbers of the policy, checked before it is paid for.
 
 
 def _why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *, live: bool) -> str:
-    """Why the run that ``request`` asks for has no number at ``path``; empty where it may have.
+    """Why the run of ``request`` has no number at ``path``; empty if it may have one.
 
-    Nothing is said of a run whose inputs cannot be found yet: starting it says what they lack.
+    Empty, too, if its inputs cannot be found yet: starting the run reports that.
     """
     if any(path == measure.name for measure in (evaluator.measures.measures if evaluator.measures else ())):
         return ""
     try:
-        asked = evaluator.command.request(_request_with_answers(evaluator, request) if live else request)
-        params = validate(evaluator.Params, asked.params, "params")
-        given = request.inputs if live else asked.inputs
+        live_keys = evaluator.command.request(_request_with_answers(evaluator, request) if live else request)
+        params = validate(evaluator.Params, live_keys.params, "params")
+        given = request.inputs if live else live_keys.inputs
         found = discover(given, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
     except EvalqError:
         return ""
@@ -88,7 +88,7 @@ def _why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *,
 
 
 def _why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
-    """Why no case of a run passes or fails by the number at ``path``; empty where each does."""
+    """Why no case of a run passes or fails by the number at ``path``; empty if each does."""
     measures = evaluator.measures.measures if evaluator.measures else ()
     passes = [measure.name for measure in measures if measure.kind == "pass"]
     if path in passes:
@@ -97,13 +97,13 @@ def _why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
 
 
 def _why_off_scale(gate: Gate, evaluator: Evaluator[Any, Any]) -> tuple[str, str] | None:
-    """The key of ``gate`` that lies off its number's scale, and why that is wrong; None where none does."""
+    """The key of ``gate`` with a value off the number's scale, and the reason; None without one."""
     measure = gate.measure_in(evaluator.measures.measures if evaluator.measures else ())
     return off_scale(gate, measure) if measure is not None else None
 
 
 def _request_with_answers(evaluator: Evaluator[Any, Any], request: Request) -> Request:
-    """What will evaluate the answers that are still to be given, as far as they do not change it."""
+    """The request that will evaluate the future answers, as far as it does not depend on them."""
     calls = live_calls(evaluator)
     if not calls.answers_suffice:
         return request
@@ -112,9 +112,9 @@ def _request_with_answers(evaluator: Evaluator[Any, Any], request: Request) -> R
 
 
 class PlannedRun(msgspec.Struct):
-    """One run of a suite: ``request`` is what its evaluator was asked for; ``name`` is empty where it has none.
+    """One run of a suite, with its evaluator's ``request``; ``name`` may be empty.
 
-    One of a matrix has the name ``base`` in the file, and a label on each axis.
+    A run of a matrix has the name ``base`` in the file, and a label on each axis.
     """
 
     name: str
@@ -129,12 +129,12 @@ class PlannedRun(msgspec.Struct):
 
     @property
     def called(self) -> str:
-        """What a policy calls it: its name, or its evaluator's."""
+        """Its name in a policy: its own, or its evaluator's."""
         return self.name or self.evaluator.name
 
 
 class SuitePlan(msgspec.Struct):
-    """A suite file, read: ``policy`` is None where it is no gate."""
+    """A suite file; ``policy`` is None without a gate."""
 
     name: str
     runs: list[PlannedRun]
@@ -145,10 +145,10 @@ class SuitePlan(msgspec.Struct):
 
 @stdout_to_stderr()
 def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
-    """What a suite file says. Raises ConfigError with file, line and key path for anything not as above.
+    """Read a suite file. Raises ConfigError with file, line and key path for faults.
 
-    A suite may be anybody's, as in a pull request: it names files in its own folder, in the current one and under
-    ``roots``, which is the machine's setting, and no others.
+    A suite may come from anybody, as in a pull request, so it may only name files in its own folder, in the current one
+    and under ``roots``, the machine's setting.
     """
     data = load_mapping(path)
     suite = checked(SuiteKeys, data, path)
@@ -156,8 +156,8 @@ def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
     planned = [run for _, run in numbered]
     allowed = (Path(path).parent, Path.cwd(), *roots)
     for number, run in numbered:
-        _refuse_outside(path, ("runs", number), _named(run), allowed)
-    # A policy calls a run without a name by its evaluator, so no other may have that for its name.
+        _refuse_outside(path, ("runs", number), _files_of(run), allowed)
+    # In a policy, a run without a name has its evaluator's, so no other run may have that name.
     taken = {run.evaluator.name for run in planned if not run.name}
     bases: dict[str, int] = {}
     for number, run in numbered:
@@ -169,7 +169,7 @@ def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
     name = suite.suite if "suite" in data else Path(path).stem
     outputs = [Path(path).parent / output for output in suite.outputs]
     _refuse_outside(path, ("outputs",), map(str, outputs), allowed)
-    # The name of a baseline, of a run, or a path, which is seen from the current folder.
+    # The name of a baseline or a run, or a path from the current folder.
     _refuse_outside(path, ("baseline",), [suite.baseline], allowed)
     if isinstance(suite.policy, str):
         _refuse_outside(path, ("policy",), [beside(Path(path).parent, suite.policy)], allowed)
@@ -177,8 +177,8 @@ def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
     return SuitePlan(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
 
 
-def _named(run: PlannedRun) -> Iterator[str]:
-    """The files that a run of a suite names; of a pattern or a folder those that it stands for."""
+def _files_of(run: PlannedRun) -> Iterator[str]:
+    """The files that a run of a suite names; patterns and folders are expanded."""
     cache, reuse = (run.live.cache, run.live.reuse) if run.live is not None else ("", ())
     for name in (*named_paths(run.evaluator.name, run.request, cache, reuse), *map(str, run.outputs)):
         yield from stands_for(name)
@@ -196,7 +196,7 @@ def _refuse_outside(path: str | Path, key: Key, named: Iterable[str], allowed: S
 def _refuse_read(
     path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, PlannedRun]], outputs: Sequence[Path]
 ) -> None:
-    """Refuse an output over a file that the suite reads, for whichever of its runs, or consists of."""
+    """Refuse an output that would overwrite a file of the suite or of its runs' inputs."""
     reads = [str(path), *([beside(Path(path).parent, suite.policy)] if isinstance(suite.policy, str) else [])]
     for _, run in numbered:
         live = (run.live.cache, *run.live.reuse) if run.live is not None else ()
@@ -210,7 +210,7 @@ def _refuse_read(
 
 
 def _policy(path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, PlannedRun]]) -> Policy | None:
-    """The gate over a suite's runs; None where it has none. Raises ConfigError for what no run of it can be held to."""
+    """The gate over a suite's runs; None without one. Raises ConfigError for demands that no run of it can have."""
     written, runs = suite.policy, [run for _, run in numbered]
     if written is None:
         for key in ("baseline", "outputs"):
@@ -232,17 +232,17 @@ def _policy(path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, Pl
         if run.evaluator.measures is None:
             reason = f"runs of {run.evaluator.name} are not gated: it declares no measures; leave it to another suite"
             raise wrong(path, [(("runs", number, "evaluator"), reason)])
-    faults = [((*place, "gates", number, key), why) for number, key, why in _unkept(policy, runs, names)]
+    faults = [((*place, "gates", number, key), why) for number, key, why in _policy_faults(policy, runs, names)]
     if faults:
         raise wrong(file, faults)
-    return _of_each(policy, runs)
+    return _for_each_run(policy, runs)
 
 
-def _of_each(policy: Policy, runs: Sequence[PlannedRun]) -> Policy:
-    """The policy, in which what is demanded of a matrix is demanded of each of its runs."""
+def _for_each_run(policy: Policy, runs: Sequence[PlannedRun]) -> Policy:
+    """The policy, with the demands on a matrix repeated for each of its runs."""
     made: dict[str, list[str]] = {}
     for run in runs:
-        # Not of none: what is in quarantine in no run by name is so in all of them.
+        # An entry in quarantine without a run holds for all runs.
         if run.base:
             made.setdefault(run.base, []).append(run.name)
     gates = [
@@ -250,24 +250,24 @@ def _of_each(policy: Policy, runs: Sequence[PlannedRun]) -> Policy:
         for gate in policy.gates
         for name in made.get(gate.run, [gate.run])
     ]
-    aside = [
+    quarantine = [
         each.model_copy(update={"run": name}) for each in policy.quarantine for name in made.get(each.run, [each.run])
     ]
-    return policy.model_copy(update={"gates": tuple(gates), "quarantine": tuple(aside)}) if made else policy
+    return policy.model_copy(update={"gates": tuple(gates), "quarantine": tuple(quarantine)}) if made else policy
 
 
-def _unkept(
+def _policy_faults(
     policy: Policy, runs: Sequence[PlannedRun], names: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[int, str, str]]:
-    """(gate, its key, why) of each demand that no run of the suite can ever keep or break."""
+    """(gate, its key, reason) of each demand that no run of the suite can have."""
     for number, gate in enumerate(policy.gates):
-        meant = next((at for at, run in enumerate(runs) if run.base and run.base == gate.run), None)
-        meant = run_meant(gate.run, names) if meant is None else meant
-        if meant is None:
+        index = next((at for at, run in enumerate(runs) if run.base and run.base == gate.run), None)
+        index = run_meant(gate.run, names) if index is None else index
+        if index is None:
             there = ", ".join(called for called, _ in names)
             yield number, "metric", f"{gate.run} is no single run of this suite; there are: {there}"
             continue
-        run = runs[meant]
+        run = runs[index]
         if reason := _why_unknown(gate.path, run.evaluator, run.request, live=run.live is not None):
             yield number, "metric", f"{gate.metric}: {reason}"
         elif gate.per_case is not None and (reason := _why_no_passes(gate.path, run.evaluator)):
@@ -277,11 +277,11 @@ def _unkept(
 
 
 def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[PlannedRun]:
-    """The run that is written, or all those of its matrix."""
+    """The run, or the runs of its matrix."""
     key: Key = ("runs", number)
     known = checked(AnyRun, written, path, key)
     if known.matrix is None:
-        yield _run(FilePlace(path, key), written)
+        yield _run(FileLocation(path, key), written)
         return
     evaluator = plugins.get(known.evaluator)
     base, rest = known.name or evaluator.name, {name: value for name, value in written.items() if name != "matrix"}
@@ -290,21 +290,21 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
     except Fault as fault:
         raise wrong(path, [((*key, "matrix", *fault.key), fault.reason)]) from None
     for each in made:
-        moved = {name: (*key, "matrix", *place) for name, place in each.places.items()}
-        run = _run(FilePlace(path, key, moved), {**rest, **each.written})
+        moved = {name: (*key, "matrix", *place) for name, place in each.keys.items()}
+        run = _run(FileLocation(path, key, moved), {**rest, **each.written})
         run.name, run.base, run.labels = each.called(base), base, each.labels
         yield run
 
 
-def _run(at: FilePlace, written: dict[str, Any]) -> PlannedRun:
+def _run(at: FileLocation, written: dict[str, Any]) -> PlannedRun:
     evaluator = plugins.get(at.checked(AnyRun, written).evaluator)
     run = at.checked(run_model(evaluator.name), written)
     base, options = Path(at.path).parent, evaluator.command.options
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [beside(base, item) for item in getattr(run, evaluator.command.positional)]
     request = Request(inputs, option_params(options, given, run.params), given)
-    asked = {name: getattr(run, name) for name in run.model_fields_set}
-    live = live_options(at, evaluator.calls, asked, base, recorded=asks_recorded(evaluator, request))
+    live_keys = {name: getattr(run, name) for name in run.model_fields_set}
+    live = live_options(at, evaluator.calls, live_keys, base, recorded=asks_recorded(evaluator, request))
     if live is None:
         completed = evaluator.command.request(request)
         validate(evaluator.Params, completed.params, location_of(at.path, at.under("params")))
@@ -315,7 +315,7 @@ def _run(at: FilePlace, written: dict[str, Any]) -> PlannedRun:
 
 
 def _given(option: Option, value: Any, base: Path) -> Any:
-    """An option's value in the form the command line gives it: () for none of many, paths seen from here."""
+    """An option's value in the form of the command line: () for no values, and paths from here."""
     if value is None:
         return () if option.many else None
     if option.kind != "path":

@@ -24,8 +24,8 @@ class MeasureMean(msgspec.Struct, frozen=True):
 
 
 class MatrixRow(msgspec.Struct, frozen=True):
-    """A run of a matrix: its ``labels`` by axis, its ``measures`` by name, and what it took; or the ``error`` that it
-    ended with. ``reused`` outputs are those of earlier runs.
+    """A run of a matrix: its ``labels`` by axis, its ``measures`` by name, and its cost; or the ``error`` that it
+    ended with. ``reused`` outputs are from earlier runs.
     """
 
     name: str
@@ -55,13 +55,13 @@ def matrix_rows(ended: Iterable[tuple[PlannedRun, RunFolder | None, str]]) -> di
 def _row(run: PlannedRun, folder: RunFolder | None, error: str) -> MatrixRow:
     if folder is None or not folder.reported:
         return MatrixRow(run.name, run.labels, error=error)
-    told = MatrixRow(run.name, run.labels, folder.info().run, error=error)
+    row = MatrixRow(run.name, run.labels, folder.info().run, error=error)
     if run.evaluator.measures is None:
-        return told
+        return row
     cases = cases_of(folder)
     used, lineage = cases.usage, cases.lineage
     return msgspec.structs.replace(
-        told,
+        row,
         measures=_measures(cases),
         outputs=used.outputs if used else 0,
         errors=used.errors if used else 0,

@@ -1,4 +1,4 @@
-"""Which runs there are to look at, in folders here and in the ledger, and how each of them stands."""
+"""The runs that a viewer shows, in folders and in the ledger, and their progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evalq.producer.folder.documents import report_of
 from evalq.producer.folder.files import CALLS, FURTHER, HEAD, JOURNAL, MANIFEST, RECORDS, RUNS
 from evalq.producer.folder.journal import count_answers
 from evalq.producer.folder.run_folder import RunFolder, is_private
-from evalq.producer.invocation.finding import find, left_behind
+from evalq.producer.invocation.finding import driver_hint, find
 from evalq.producer.servers import Servers
 from evalq.producer.sweep.head import read_head
 
@@ -35,61 +35,61 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.sweep_model import SweepHeader, SweepStatus
 
 
-# What pages show of the ledger, where a server is named: one that is away costs its part of a page, not the page.
+# The ledger for pages. If the server does not answer, pages show the rest.
 
 T = TypeVar("T")
 
 _QUIET_SECONDS = 5.0
-"""For so long a server that did not answer is not asked again: nobody waits for each part of a page anew."""
+"""Pause after a server did not answer, so that not each part of a page waits."""
 
 
 class Ledger:
-    """The ledger of a viewer; without a server it is empty. For many threads at a time."""
+    """The ledger of a viewer, empty without a server. Thread-safe."""
 
     def __init__(self, servers: Servers) -> None:
-        """Connects, so that a wrong URL is told when the viewer starts. Raises what `Servers.client` raises."""
+        """Connects, so that a wrong URL fails at the start. Raises what `Servers.client` raises."""
         self._servers = servers
         self._asking = threading.Lock()
-        self._again = 0.0
+        self._retry_at = 0.0
         self._created: dict[str, str] = {}
         self.trouble = ""
-        """Why the server did not answer when it was asked last; empty while it does."""
+        """Why the server did not answer the last request; empty if it did."""
         if servers.named:
             _ = servers.client
 
     @property
     def named(self) -> bool:
-        """Whether there is one."""
+        """Whether a server is named."""
         return self._servers.named
 
     @property
     def servers(self) -> Servers:
-        """The servers themselves, for what reports its own errors."""
+        """The servers, for callers that handle their errors."""
         return self._servers
 
     def ask(self, what: Callable[[Servers], T], otherwise: T) -> T:
-        """What the server answers; ``otherwise`` where there is none, or it does not answer: `trouble` says why."""
-        if not self.named or time.monotonic() < self._again:
+        """The server's answer, or ``otherwise`` if there is none (see `trouble`)."""
+        if not self.named or time.monotonic() < self._retry_at:
             return otherwise
         from evalq.workers.servers.errors import SERVER_ERRORS, explained
 
         try:
-            with self._asking:  # clients of a ledger keep what they read, for one thread at a time
+            with self._asking:  # clients of a ledger are not thread-safe
                 found = what(self._servers)
-        except Incomplete:  # it expired
+        except Incomplete:  # it has expired
             return otherwise
         except EvalqError as error:
-            self._missed(error)
+            self._note_failure(error)
         except SERVER_ERRORS as error:
-            self._missed(explained(error, "the ledger's server"))
+            self._note_failure(explained(error, "the ledger's server"))
         else:
             self.trouble = ""
             return found
         return otherwise
 
-    def _missed(self, error: EvalqError) -> None:
+    def _note_failure(self, error: EvalqError) -> None:
         self.trouble = str(error)
-        self._again = time.monotonic() + _QUIET_SECONDS
+        self._retry_at = time.monotonic() + _QUIET_SECONDS
 
     def runs(self) -> list[str]:
         """Ids of all runs that have not expired."""
@@ -101,7 +101,7 @@ class Ledger:
         return self.ask(of, [])
 
     def created(self, run: str) -> str:
-        """When a run was begun, as run.json says it; empty where that is not known. It is asked for once."""
+        """The start of a run, in the form of run.json; empty if unknown. Cached."""
         if run not in self._created:
             seconds = self.ask(lambda servers: servers.runs.created(run), 0.0)
             if not seconds:
@@ -110,28 +110,27 @@ class Ledger:
         return self._created[run]
 
     def facts(self, run: str) -> tuple[str, str, str, str] | None:
-        """(evaluator, suite, target, state) of a run, as far as they are known; None for one that is not there."""
-        look, header = self.look(run), self.ask(lambda servers: servers.runs.header(run), None)
+        """(evaluator, suite, target, state) of a run, as far as known; None if the ledger does not have it."""
+        status, header = self.status(run), self.ask(lambda servers: servers.runs.header(run), None)
         calls = self.sweep(run)
         target = calls[0].target if calls else ""
-        # Calls about outputs follow those that gave them: the run is where the last of them are.
+        # Judges are called after the target, so the state is that of the last calls.
         going = [each for each in self.about(run) if each[1].state not in CALLS_OVER]
-        if look is not None and header is not None:
-            return header.evaluator, header.suite, target, look.progress.state
+        if status is not None and header is not None:
+            return header.evaluator, header.suite, target, status.progress.state
         last = going[0] if going else calls
         return ("", "", target, last[1].state) if last else None
 
-    def look(self, run: str) -> RunStatus | None:
-        """How a run's evaluation stands."""
+    def status(self, run: str) -> RunStatus | None:
+        """The status of a run's evaluation."""
         return self.ask(lambda servers: servers.runs.poll(run), None)
 
     def sweep(self, run: str) -> tuple[SweepHeader, SweepStatus] | None:
-        """How a run's live calls stand."""
-
+        """The status of a run's live calls."""
         return self.ask(lambda servers: _calls(servers, run), None)
 
     def about(self, run: str) -> list[tuple[SweepHeader, SweepStatus]]:
-        """How the calls about a run's outputs stand, of judges for instance."""
+        """The status of the calls about a run's outputs, such as those of judges."""
 
         def of(servers: Servers) -> list[tuple[SweepHeader, SweepStatus]]:
             found = (_calls(servers, name) for name in servers.sweeps.judge_sweeps(run))
@@ -140,15 +139,15 @@ class Ledger:
         return self.ask(of, [])
 
     def report(self, run: str) -> dict[str, Json] | None:
-        """The report.json of a run that workers finished, or whose command left it there.
+        """The report.json of a run in the ledger.
 
-        Raises WireError where it is none that this evalq reads.
+        Raises WireError if this evalq cannot read it.
         """
         data = self.ask(lambda servers: _reports(servers).report(run), None)
-        return None if data is None else report_of(data, f"what the ledger has of run {run}")
+        return None if data is None else report_of(data, f"the ledger's record of run {run}")
 
     def cases(self, run: str) -> bytes | None:
-        """How the cases of a run went."""
+        """The encoded cases of a run."""
         return self.ask(lambda servers: _reports(servers).cases(run), None)
 
     def places(self) -> list[HistoryKey]:
@@ -162,15 +161,15 @@ class Ledger:
         return self.ask(lambda servers: servers.history.entries(HistoryKey(evaluator, suite, target), most), [])
 
     def drift(self, evaluator: str, suite: str, target: str) -> list[DriftState]:
-        """How the chains of a history stand."""
+        """The drift of a history's chains."""
         from evalq.workers.ledger.history import HistoryKey
 
         return self.ask(lambda servers: servers.drift.states(HistoryKey(evaluator, suite, target)), [])
 
 
 def _calls(servers: Servers, sweep: str) -> tuple[SweepHeader, SweepStatus] | None:
-    header, look = servers.sweeps.header(sweep), servers.sweeps.poll(sweep)
-    return None if header is None or look is None else (header, look)
+    header, status = servers.sweeps.header(sweep), servers.sweeps.poll(sweep)
+    return None if header is None or status is None else (header, status)
 
 
 def _reports(servers: Servers) -> Reports:
@@ -180,13 +179,13 @@ def _reports(servers: Servers) -> Reports:
 
 
 _FRESH_SECONDS = 1.0
-"""For so long what was found is taken as it was."""
+"""The list of runs is read again after this time."""
 _Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run that can be looked at; without a ``folder`` it is in the ledger only."""
+    """A run of the viewer; without a ``folder`` it is in the ledger only."""
 
     key: str
     run: str
@@ -198,13 +197,13 @@ class KnownRun:
     tags: Mapping[str, str] = field(default_factory=dict)
     folder: RunFolder | None = None
     trouble: str = ""
-    """Why nothing more is known of it."""
+    """Why its facts are unknown."""
     noted: int = 0
-    """When its folder was noted in last, in ns: it tells runs apart that were begun within a second, as in a list."""
+    """The time of its run.json in ns, which orders runs that began within a second."""
 
 
 class Catalogue:
-    """The runs of one viewer. For many threads at a time."""
+    """The runs of one viewer. Thread-safe."""
 
     def __init__(self, given: Sequence[str], ledger: Ledger) -> None:
         """``given`` are run folders, folders of them, and ids of runs here. Raises UsageError for anything else."""
@@ -215,16 +214,16 @@ class Catalogue:
         """The keys of the runs among ``given``."""
         self._read: dict[Path, tuple[_Stamp, KnownRun]] = {}
         self._found: dict[str, KnownRun] = {}
-        self._looked = -_FRESH_SECONDS
-        self._looking = threading.Lock()
-        wanted = [self._place(name) for name in given]
+        self._read_at = -_FRESH_SECONDS
+        self._reading = threading.Lock()
+        wanted = [self._resolve(name) for name in given]
         known = self.runs()
         for name, path in zip(given, wanted, strict=True):
             self.asked += [each.key for each in known if (each.folder and each.folder.path == path) or
                            (path is None and each.run == name and not each.folder)]  # fmt: skip
 
-    def _place(self, name: str) -> Path | None:
-        """The run folder that ``name`` is, also to be shown; None for a folder of runs, and for a run in the ledger."""
+    def _resolve(self, name: str) -> Path | None:
+        """Add the run or folder of runs ``name``; returns the path of a run folder, or None."""
         path = Path(name)
         if path.is_dir() and not (path / "run.json").is_file():
             if not any(path.glob("*/run.json")):
@@ -242,11 +241,11 @@ class Catalogue:
         return found
 
     def runs(self) -> list[KnownRun]:
-        """All of them, the latest begun first."""
-        with self._looking:
-            if time.monotonic() - self._looked >= _FRESH_SECONDS:
-                self._found = self._look()
-                self._looked = time.monotonic()
+        """All runs, the latest begun first."""
+        with self._reading:
+            if time.monotonic() - self._read_at >= _FRESH_SECONDS:
+                self._found = self._read_all()
+                self._read_at = time.monotonic()
             return list(self._found.values())
 
     def get(self, key: str) -> KnownRun | None:
@@ -254,7 +253,7 @@ class Catalogue:
         self.runs()
         return self._found.get(key)
 
-    def _look(self) -> dict[str, KnownRun]:
+    def _read_all(self) -> dict[str, KnownRun]:
         paths = self._folders()
         folders = [known for path in paths if (known := self._known(path)) is not None]
         self._read = {path: read for path in paths if (read := self._read.get(path)) is not None}
@@ -271,7 +270,7 @@ class Catalogue:
         return list(distinct.values())
 
     def _known(self, path: Path) -> KnownRun | None:
-        """What the run.json in ``path`` says, read again when it was written again; None where it is gone."""
+        """The run in ``path``, from a cache while run.json is unchanged; None if it is gone."""
         try:
             found = (path / "run.json").stat()
         except OSError:
@@ -296,25 +295,25 @@ def _known_run(path: Path, noted: int) -> KnownRun:
 
 
 def _with_keys(runs: Sequence[KnownRun]) -> Iterable[KnownRun]:
-    """Each with its id as key; where two have the same one, or it could not stand in an address, with a mark behind."""
-    counts = Counter(_said(known.run) for known in runs)
+    """Add keys: the id, with a suffix if it is not unique or not usable in an address."""
+    counts = Counter(_printable(known.run) for known in runs)
     for known in runs:
-        key = _said(known.run)
-        place = str(known.folder.path.resolve()) if known.folder else ""
-        mark = "~" + hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:8]
+        key = _printable(known.run)
+        path_text = str(known.folder.path.resolve()) if known.folder else ""
+        mark = "~" + hashlib.sha256(path_text.encode(errors="surrogateescape")).hexdigest()[:8]
         marked = counts[key] > 1 or not key.strip(".")  # a browser takes dots for the folder above
         yield replace(known, key=key + (mark if marked else ""))
 
 
-def _said(run: str) -> str:
-    """An id, or the name of a folder, which may be no text at all, as it can stand on a page."""
+def _printable(run: str) -> str:
+    """An id or a folder's name, which may not be UTF-8, as printable text."""
     return visible(run.encode(errors="replace").decode())
 
 
-# How a run stands that may still go: by what its folder holds so far, and by the ledger where that is named.
+# The progress of a run, by the files in its folder and by the ledger.
 
 _SEAL, _ANSWER = b'\n{"seal":', b'\n{"call"'
-"""What begins a line of a manifest, and one of a call log that is an answer: others tell of attempts and of givers."""
+"""The beginning of a manifest's last line, and of an answer's line in a call log."""
 _BLOCK = 1 << 20
 _MOST_FILES = 256
 
@@ -323,9 +322,9 @@ Facts = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How a run stands: ``share`` of its work is done, where that is known, and ``going`` says that somebody is at it.
+    """The progress of a run: the ``share`` of its work that is done, if known; ``going``: a process drives it.
 
-    ``meaning`` says what its state means, and ``then`` what its user can do next, where nobody is.
+    ``meaning`` explains its state, and ``then`` is the user's next step if no process drives it.
     """
 
     state: str
@@ -337,13 +336,13 @@ class RunProgress:
 
     @property
     def line(self) -> str:
-        """The facts in few words."""
+        """The first facts as one line."""
         return ", ".join(f"{name.lower()} {value}" for name, value in self.facts[:2])
 
 
 @dataclass
 class _Tail:
-    """What was counted of a file that grows: lines up to ``end``, and those that are to be told apart."""
+    """The counts of a growing file: lines up to ``end``, and lines with a mark."""
 
     inode: int
     end: int = 0
@@ -353,7 +352,7 @@ class _Tail:
 
 
 class ProgressReader:
-    """The standings of runs; of files that grow only what is new is read. For many threads at a time."""
+    """Reads the progress of runs; of growing files it reads only new data. Thread-safe."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -361,14 +360,14 @@ class ProgressReader:
         self._counting = threading.Lock()
 
     def of(self, known: KnownRun) -> RunProgress:
-        """How a run stands now; of a folder that is gone, that it is."""
+        """The progress of a run, or that its folder is gone."""
         if known.folder is None:
             return self._away(known)
         try:
             info = known.folder.info()
-            alone = left_behind(known.folder, info)
+            alone = driver_hint(known.folder, info)
             going = info.state in DRIVEN | {"detached"} and not alone
-            standing = RunProgress(
+            progress = RunProgress(
                 info.state,
                 going,
                 meaning=MEANING[info.state].partition(";")[0] if going else MEANING[info.state],
@@ -377,13 +376,13 @@ class ProgressReader:
         except (EvalqError, OSError) as error:
             return RunProgress("gone", then=str(error))
         if info.state == "done":
-            return standing
+            return progress
         share, facts = self._in_ledger(info.run)
         if info.state == "detached" and not self._open(info.run):
-            standing = replace(standing, going=False, then=known.folder.next_step(info.state))
+            progress = replace(progress, going=False, then=known.folder.next_step(info.state))
         if not facts:
             share, facts = self._in_folder(known.folder.path)
-        return replace(standing, share=share, facts=facts)
+        return replace(progress, share=share, facts=facts)
 
     def _away(self, known: KnownRun) -> RunProgress:
         facts = self._ledger.facts(known.run)
@@ -395,23 +394,25 @@ class ProgressReader:
         return RunProgress(state, state == "open", share, shown, "in the ledger only; its folder is elsewhere", then)
 
     def _open(self, run: str) -> bool:
-        look, calls = self._ledger.look(run), self._ledger.sweep(run)
-        return (look is not None and look.progress.state == "open") or (calls is not None and calls[1].state == "open")
+        status, calls = self._ledger.status(run), self._ledger.sweep(run)
+        return (status is not None and status.progress.state == "open") or (
+            calls is not None and calls[1].state == "open"
+        )
 
     def _in_ledger(self, run: str) -> tuple[float | None, Facts]:
-        look = self._ledger.look(run)
-        if look is not None:
-            return _of_chunks(look)
+        status = self._ledger.status(run)
+        if status is not None:
+            return _of_chunks(status)
         return _of_calls(self._ledger.sweep(run), self._ledger.about(run))
 
     def _in_folder(self, path: Path) -> tuple[float | None, Facts]:
-        """By the files that its driver adds to."""
+        """The progress by the files of its driver."""
         with self._counting:
             records = self._counted(path / (RECORDS + ".partial")).lines
             plan = self._counted(path / MANIFEST, _SEAL)
             answers = self._counted(path / CALLS, _ANSWER).marked.get(_ANSWER, 0)
             answered = self._journal(path / JOURNAL)
-            recorded, total = self._about(path / FURTHER)
+            recorded, total = self._judge_calls(path / FURTHER)
             while len(self._tails) > _MOST_FILES:
                 self._tails.popitem(last=False)
         sealed = plan.marked.get(_SEAL, 0)
@@ -424,17 +425,17 @@ class ProgressReader:
             facts += [("About the outputs", f"{recorded:,} of {total:,}")] if total else []
         return (answered / chunks if sealed and chunks else None), tuple(facts)
 
-    def _about(self, path: Path) -> tuple[int, int]:
-        """Calls about outputs that are recorded, and all of them."""
+    def _judge_calls(self, path: Path) -> tuple[int, int]:
+        """The recorded calls about outputs, and the total."""
         recorded = total = 0
         for head in sorted(path.glob(f"[0-9]*/{HEAD}")):
-            with contextlib.suppress(EvalqError):  # it may go at any moment
+            with contextlib.suppress(EvalqError):  # it may be removed at any moment
                 total += read_head(head.parent, HEAD).header.total
                 recorded += self._counted(head.with_name(CALLS), _ANSWER).marked.get(_ANSWER, 0)
         return recorded, total
 
     def _counted(self, path: Path, mark: bytes = b"") -> _Tail:
-        """The lines of a file, and those that begin with ``mark``; one that is gone has none."""
+        """Count the lines of a file, and those that begin with ``mark``; none if it is gone."""
         try:
             with open_input(path) as stream:
                 tail = self._tail(path, os.fstat(stream.fileno()))
@@ -442,7 +443,7 @@ class ProgressReader:
                 while block := stream.read(_BLOCK):
                     tail.lines += block.count(b"\n")
                     if mark:
-                        # What begins a line may lie across two blocks: the end of the last one is looked at again.
+                        # A mark may lie across two blocks, so the end of the last block is searched again.
                         tail.marked[mark] = tail.marked.get(mark, 0) + (tail.last + block).count(mark)
                         tail.last = (tail.last + block)[-len(mark) + 1 :]
                     tail.end += len(block)
@@ -460,41 +461,41 @@ class ProgressReader:
 
     def _tail(self, path: Path, found: os.stat_result) -> _Tail:
         tail = self._tails.get(path)
-        if tail is None or tail.inode != found.st_ino or tail.end > found.st_size:  # written anew, or taken back
+        if tail is None or tail.inode != found.st_ino or tail.end > found.st_size:  # written again, or truncated
             tail = self._tails[path] = _Tail(found.st_ino)
         self._tails.move_to_end(path)
         return tail
 
 
-def _of_chunks(look: RunStatus) -> tuple[float | None, Facts]:
-    progress = look.progress
+def _of_chunks(status: RunStatus) -> tuple[float | None, Facts]:
+    progress = status.progress
     facts = [
         ("Records", f"{progress.records:,}"),
         ("Chunks", f"{progress.committed:,} of {progress.chunks:,}" + ("" if progress.sealed else " so far")),
-        ("In work", f"{look.leases:,}"),
+        ("In work", f"{status.leases:,}"),
     ]
     facts += [("Dead records", f"{progress.dead:,}")] if progress.dead else []
     facts += [("Reason", progress.reason)] if progress.reason else []
-    facts += [("Trouble", line) for line in look.trouble]
+    facts += [("Trouble", line) for line in status.trouble]
     return (progress.committed / progress.chunks if progress.sealed and progress.chunks else None), tuple(facts)
 
 
 def _of_calls(
     calls: tuple[SweepHeader, SweepStatus] | None, about: Sequence[tuple[SweepHeader, SweepStatus]]
 ) -> tuple[float | None, Facts]:
-    """Of the calls for outputs, where there are any, and of those about them."""
+    """The progress of the calls for outputs, and of those about them."""
     every = [*([calls] if calls else []), *about]
     if not every:
         return None, ()
-    facts = [("Calls", _so_many([calls]))] if calls else []
-    facts += [("About the outputs", _so_many(about))] if about else []
-    facts.append(("In flight", f"{sum(look.busy for _, look in every):,}"))
-    errors, cost = sum(look.errors for _, look in every), sum(look.spent for _, look in every)
+    facts = [("Calls", _known_of([calls]))] if calls else []
+    facts += [("About the outputs", _known_of(about))] if about else []
+    facts.append(("In flight", f"{sum(status.busy for _, status in every):,}"))
+    errors, cost = sum(status.errors for _, status in every), sum(status.spent for _, status in every)
     facts += [("Errors", f"{errors:,}")] if errors else []
     facts += [("Cost", f"{cost:.4g}")] if cost else []
-    facts += [("Reason", look.reason) for _, look in every if look.reason]
-    return sum(look.known for _, look in every) / sum(header.total for header, _ in every), tuple(facts)
+    facts += [("Reason", status.reason) for _, status in every if status.reason]
+    return sum(status.known for _, status in every) / sum(header.total for header, _ in every), tuple(facts)
 
 
-def _so_many(calls: Sequence[tuple[SweepHeader, SweepStatus]]) -> str:
-    return f"{sum(look.known for _, look in calls):,} of {sum(header.total for header, _ in calls):,}"
+def _known_of(calls: Sequence[tuple[SweepHeader, SweepStatus]]) -> str:
+    return f"{sum(status.known for _, status in calls):,} of {sum(header.total for header, _ in calls):,}"

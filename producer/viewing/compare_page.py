@@ -1,4 +1,4 @@
-"""The page of two runs side by side: the verdict first, then how sure that is, which cases did it, and both reports."""
+"""The page of two runs side by side: the verdict, how sure it is, the cases that changed, and both reports."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _LISTED, _OFFERED = 20, 200
 
 
 def compare_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAnswer:
-    """Two runs; where they are not both named (yet), the form to name them."""
+    """The comparison of two runs, or the form to choose them."""
     base, cand = query_value(query, "base"), query_value(query, "cand")
     if not base or not cand:
-        return _asking(viewer, sides, query, "Pick two runs of one evaluator.")
+        return _choice_page(viewer, sides, query, "Pick two runs of one evaluator.")
     try:
         margin = _margin(query)
         other, one = sides.side(cand, base), sides.side(base, cand)
         found = sides.compare(one.cases, other.cases, margin)
     except (EvalqError, OSError) as error:
-        return _asking(viewer, sides, query, str(error))
+        return _choice_page(viewer, sides, query, str(error))
     first, *rest = found
-    names = joined(_named(other), " against ", _named(one))
-    more = ". ".join(f"{spoken(each.measure.name)}: {VERDICTS[each.verdict]}" for each in rest)
+    names = joined(_side_link(other), " against ", _side_link(one))
+    more = ". ".join(f"{measure_title(each.measure.name)}: {VERDICTS[each.verdict]}" for each in rest)
     header = element(
         "header",
         element("p", names, class_="subject", dir="auto"),
-        element("h1", f"{spoken(first.measure.name)}: {VERDICTS[first.verdict]}", class_=LOOKS[first.verdict]),
+        element("h1", f"{measure_title(first.measure.name)}: {VERDICTS[first.verdict]}", class_=LOOKS[first.verdict]),
         element("p", f"{more}.", class_="lede") if more else None,
     )
     main = joined(
@@ -58,8 +58,8 @@ def compare_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAnswer:
     return document(f"{other.name} against {one.name}", header, main)
 
 
-def spoken(measure: str) -> str:
-    """A measure as people call it."""
+def measure_title(measure: str) -> str:
+    """A measure's name as a title."""
     return measure.replace("_", " ").capitalize()
 
 
@@ -74,13 +74,13 @@ def _margin(query: Query) -> float:
     return margin
 
 
-def _named(side: RunSide) -> Html:
+def _side_link(side: RunSide) -> Html:
     if side.known is None:
         return element("span", side.name)
     return element("a", side.name, href=link("run", side.known.key))
 
 
-def _asking(viewer: Viewer, sides: RunSides, query: Query, why: str) -> PageAnswer:
+def _choice_page(viewer: Viewer, sides: RunSides, query: Query, why: str) -> PageAnswer:
     header = element("header", element("h1", "Two runs side by side"), element("p", why, class_="lede", dir="auto"))
     return document("Two runs", header, _form(viewer, sides, query))
 
@@ -90,7 +90,7 @@ def _form(viewer: Viewer, sides: RunSides, query: Query) -> Html:
     runs = [known for known in viewer.catalogue.runs() if known.state in ("done", "following", "")]
     chosen = viewer.catalogue.get(cand) or viewer.catalogue.get(base)
     evaluator = chosen.evaluator if chosen else ""
-    # Only runs that can be compared with the chosen one; before one is chosen, all.
+    # Once a run is chosen, only runs that can be compared with it.
     names = [known.key for known in runs if evaluator in ("", known.evaluator)][:_OFFERED]
     approved = [BASELINE + name for name in sides.baselines()]
     margin = element(
@@ -107,7 +107,7 @@ def _form(viewer: Viewer, sides: RunSides, query: Query) -> Html:
 
 
 def _select(name: str, values: Sequence[str], chosen: str) -> Html:
-    # What was asked for stays chosen, also where it is no longer offered.
+    # The chosen one stays, even if it is not on offer any more.
     offered = list(dict.fromkeys([*values, *([chosen] if chosen else [])]))
     options = [element("option", _offered(value), value=value, selected=value == chosen) for value in offered]
     return element("select", *options, name=name)
@@ -118,24 +118,24 @@ def _offered(value: str) -> str:
 
 
 def _changes(found: Sequence[MeasureComparison]) -> Html | None:
-    """All measures in one drawing: of each the change, as a share of its scale."""
+    """The change of each measure in one chart, as a share of its scale."""
     marks = []
     for each in found:
         if (seen := each.observed) is not None:
             width = each.measure.width
             parts = (seen.delta / width, seen.low / width, seen.high / width)
             marks.append(
-                Mark(spoken(each.measure.name), *parts, state=LOOKS[each.verdict], note=VERDICTS[each.verdict])
+                Mark(measure_title(each.measure.name), *parts, state=LOOKS[each.verdict], note=VERDICTS[each.verdict])
             )
     if not marks:
         return None
     ends = [end for mark in marks for end in (mark.low, mark.high) if end is not None]
     margin = max(each.margin / each.measure.width for each in found)
-    # The same to both sides, so that no change is in the middle.
+    # Symmetric, so that 0 is in the middle.
     reach = max(margin, *map(abs, ends)) * 1.05
     caption = (
-        "As a share of the measure's scale, right of the line is better; with its 95 % interval. Within "
-        f"{100 * margin:g} % either way is the same."
+        "A share of the measure's scale with its 95 % interval; right of the line is better. Changes within "
+        f"{100 * margin:g} % count as none."
     )
     figure = chart_figure(ChartTable("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0))
     return element("section", element("h2", "What changed", id="h-changed"), figure, aria_labelledby="h-changed")
@@ -143,7 +143,7 @@ def _changes(found: Sequence[MeasureComparison]) -> Html | None:
 
 def _measure(found: MeasureComparison) -> Html:
     seen, shown = found.observed, MeasureFormat(found.measure)
-    heading = element("h3", spoken(found.measure.name))
+    heading = element("h3", measure_title(found.measure.name))
     verdict = element("p", VERDICTS[found.verdict].capitalize(), class_=f"verdict {LOOKS[found.verdict]}")
     if seen is None:
         return element("div", heading, verdict, element("p", "No case has an answer in both runs."), class_="measure")
@@ -155,7 +155,7 @@ def _measure(found: MeasureComparison) -> Html:
         ("p worse", p_value_text(seen.p_worse)),
         ("p better", p_value_text(seen.p_better)),
         ("Margin", shown.size(found.margin)),
-        ("Would have been seen", shown.size(seen.detectable)),
+        ("Smallest detectable", shown.size(seen.detectable)),
         ("Cases that both answered", f"{seen.cases:,}"),
     )
     rows = [joined(element("dt", name), element("dd", value)) for name, value in facts]
@@ -175,10 +175,10 @@ def _flips(found: MeasureComparison, shown: MeasureFormat) -> Iterator[Html]:
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
         if not count:
             continue
-        said = f"{count:,} cases {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
+        caption = f"{count:,} cases {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
         rows = [_flip(flip, shown) for flip in flips[:_LISTED]]
-        cases = table(f"{spoken(found.measure.name)}: {said}", ("Case", "Base", "Compared with it"), rows)
-        yield element("details", element("summary", said), cases, open=what == "lost" or count <= _LISTED)
+        cases = table(f"{measure_title(found.measure.name)}: {caption}", ("Case", "Base", "Compared with it"), rows)
+        yield element("details", element("summary", caption), cases, open=what == "lost" or count <= _LISTED)
 
 
 def _flip(flip: Flip, shown: MeasureFormat) -> Html:
@@ -191,10 +191,10 @@ def _flip(flip: Flip, shown: MeasureFormat) -> Html:
 
 
 def _common(one: RunSide, other: RunSide) -> Html | None:
-    """What else differs between them, and what their calls took."""
+    """Other differences, and the cost of their calls."""
     notes = []
     if one.cases.specification != other.cases.specification:
-        notes.append("Their parameters differ (another golden set, or other rules): what changed may be that.")
+        notes.append("Their parameters differ (another golden set, or other rules): that may be the cause of a change.")
     if one.cases.version != other.cases.version:
         notes.append(f"They were evaluated by version {one.cases.version} and version {other.cases.version}.")
     before, now = one.cases.usage, other.cases.usage
@@ -210,7 +210,7 @@ def _common(one: RunSide, other: RunSide) -> Html | None:
 
 
 def _both(viewer: Viewer, one: RunSide, other: RunSide) -> Html | None:
-    """Both reports, part by part."""
+    """Both reports side by side."""
     reports = [viewer.report(side.known) if side.known else None for side in (one, other)]
     if not any(reports):
         return None
@@ -220,9 +220,9 @@ def _both(viewer: Viewer, one: RunSide, other: RunSide) -> Html | None:
         inner: list[Html] = [element("p", "Its report is not here.", class_="caption")]
         if report is not None:
             summary = summary_of(evaluator, report)
-            said = element("p", summary.headline, class_=f"verdict {summary.state}")
-            inner = [said, tile_list(summary.tiles)]
-        heads.append(element("div", element("h3", _named(side), dir="auto"), *inner))
+            caption = element("p", summary.headline, class_=f"verdict {summary.state}")
+            inner = [caption, tile_list(summary.tiles)]
+        heads.append(element("div", element("h3", _side_link(side), dir="auto"), *inner))
     views = evaluator.views
     declared = views.charts or derived_charts(views.metrics, views.panels)
     pairs = [element("div", *heads, class_="pair"), *(_pair(each, reports) for each in declared)]
@@ -230,7 +230,7 @@ def _both(viewer: Viewer, one: RunSide, other: RunSide) -> Html | None:
 
 
 def _pair(declared: Chart, reports: Sequence[Mapping[str, Json] | None]) -> Html | None:
-    """One chart of both, on one scale."""
+    """A chart of each run, on the same scale."""
     both = [next(iter(chart_tables([declared], report)), None) if report else None for report in reports]
     shown = [each for each in both if each is not None]
     if not shown:

@@ -1,4 +1,4 @@
-"""What all pages of a viewer have around them: the policy, the style, where one is, and what to say when it fails."""
+"""The frame of all pages of a viewer: content policy, style, navigation, and error pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BASE = ContextVar("base", default="")
 
 @contextlib.contextmanager
 def below(base: str) -> Iterator[None]:
-    """In the block every address begins with ``base``."""
+    """A block in which every address begins with ``base``."""
     before = _BASE.set(base)
     try:
         yield
@@ -29,7 +29,7 @@ def below(base: str) -> Iterator[None]:
 
 
 class PageAnswer(NamedTuple):
-    """What a browser is sent."""
+    """A response to a browser."""
 
     status: int
     body: bytes
@@ -39,7 +39,7 @@ class PageAnswer(NamedTuple):
 def document(
     title: str, header: Html, main: Html, *, here: str = "", head: Html | None = None, script: str = ""
 ) -> PageAnswer:
-    """A whole page; ``here`` is which of the links at the top it stands under, ``script`` another than all have."""
+    """A whole page; ``here`` marks a link at the top as current, ``script`` replaces the common script."""
     links = [
         element("li", element("a", name, href=link(part), aria_current="page" if f"/{part}" == here else None))
         for part, name in _NAV
@@ -55,7 +55,7 @@ def document(
 
 
 def refusal(status: int, headline: str, sentence: str) -> PageAnswer:
-    """A page that says why there is none, and how to go on."""
+    """A page with an error, and a link to go on."""
     back = element("p", element("a", "All runs", href=link("")))
     main = joined(element("p", sentence, class_="lede"), back)
     return document(headline, element("header", element("h1", headline, class_="doubtful")), main)._replace(
@@ -66,22 +66,24 @@ def refusal(status: int, headline: str, sentence: str) -> PageAnswer:
 def bare_page(
     status: int, headline: str, sentence: str, head: Html | None = None, more: Html | None = None
 ) -> PageAnswer:
-    """The same for who may see nothing: no link, no script."""
+    """A page with an error for a browser without access: no link, no script."""
     main = element("main", element("h1", headline), element("p", sentence, class_="lede"), more, id="content")
     return PageAnswer(status, _whole(headline, main, head))
 
 
 def link(*parts: str, **query: object) -> str:
-    """The address of a page; whatever is in ``parts`` stays one part of the path."""
-    asked = urlencode({name: str(value) for name, value in query.items() if value not in (None, "")}, errors="replace")
+    """The address of a page; each of ``parts`` is escaped to one part of the path."""
+    query_text = urlencode(
+        {name: str(value) for name, value in query.items() if value not in (None, "")}, errors="replace"
+    )
     path = "/".join([_BASE.get(), *(quote(part, safe="~", errors="replace") for part in parts)])
-    return f"{path}?{asked}" if asked else path
+    return f"{path}?{query_text}" if query_text else path
 
 
 def table(
     caption: str, heads: Sequence[str], rows: Iterable[Html], *, numeric: Sequence[str] = (), look: str = ""
 ) -> Html:
-    """A table in a frame of its own, in which it is scrolled where it is wider than the page."""
+    """A table that scrolls if it is wider than the page."""
     cells = [element("th", head, scope="col", class_="n" if head in numeric else None) for head in heads]
     head = element("thead", element("tr", *cells))
     inner = element(
@@ -92,7 +94,7 @@ def table(
 
 @cache
 def content_policy() -> str:
-    """Of all pages: one style and its scripts, by their hashes; nothing from anywhere, nothing of it in a frame."""
+    """The content policy of all pages: one style and the scripts by hash, nothing else, and no frames."""
     style, script, table = (_hash(source) for source in (_style(), _script(), table_script()))
     return (
         f"default-src 'none'; style-src {style}; script-src {script} {table}; connect-src 'self'; form-action 'self'; "
@@ -107,7 +109,7 @@ def _whole(title: str, body: Html, head: Html | None) -> bytes:
         '<meta name="color-scheme" content="light dark">\n'
         f"{head or ''}<title>{text(title)} · evalq</title><style>{_style()}</style></head>\n"
         f"<body>{body}</body></html>\n"
-    ).encode(errors="replace")  # names of files may be no text
+    ).encode(errors="replace")  # file names may not be UTF-8
 
 
 @cache

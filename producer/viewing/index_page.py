@@ -1,4 +1,4 @@
-"""The page of all runs: searched, filtered, and two of them picked to be compared."""
+"""The page of all runs, with search, filters, and a choice of two runs to compare."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LOOKS: dict[str, State] = {"failed": "bad", "stopped": "bad", "spent": "doubtfu
 
 
 def index_page(viewer: Viewer, query: Query) -> PageAnswer:
-    """Runs that the query asks for, the latest begun first."""
+    """The runs that match the query, the latest begun first."""
     runs = viewer.catalogue.runs()
     found = [known for known in runs if _wanted(known, query)]
     at = min(query_number(query, "at"), max(0, len(found) - 1))
-    shown = [_told(viewer, known) for known in found[at : at + _RUNS]]
-    said = f"{len(runs):,} run{'' if len(runs) == 1 else 's'}"
-    said = said if len(found) == len(runs) else f"{len(found):,} of {said}"
-    header = element("header", element("h1", "Runs"), element("p", f"{said}, the latest first.", class_="lede"))
+    shown = [_with_ledger_facts(viewer, known) for known in found[at : at + _RUNS]]
+    count_text = f"{len(runs):,} run{'' if len(runs) == 1 else 's'}"
+    count_text = count_text if len(found) == len(runs) else f"{len(found):,} of {count_text}"
+    header = element("header", element("h1", "Runs"), element("p", f"{count_text}, the latest first.", class_="lede"))
     trouble = viewer.ledger.trouble
     main = joined(
         element("div", element("p", trouble), class_="notice", role="note") if trouble else None,
         _form(runs, query),
-        _table(viewer, shown) if shown else element("p", _NONE if not runs else "No run is like that."),
+        _table(viewer, shown) if shown else element("p", _NONE if not runs else "No run matches."),
         _turning(
             at, _RUNS, len(found), lambda to: link(at=to, **{name: query_value(query, name) for name in _FILTERS})
         ),
@@ -36,7 +36,7 @@ def index_page(viewer: Viewer, query: Query) -> PageAnswer:
     return document("Runs", header, main, here="/", head=_refreshing(viewer, shown))
 
 
-_NONE = "There is no run in ./evalq-runs yet. evalq demo makes some; name folders of others: evalq view FOLDER."
+_NONE = "There is no run in ./evalq-runs yet. Make some with evalq demo, or show other folders with evalq view FOLDER."
 _FILTERS = ("q", "evaluator", "suite", "state")
 
 
@@ -44,13 +44,13 @@ def _wanted(known: KnownRun, query: Query) -> bool:
     if any((given := query_value(query, name)) and getattr(known, name) != given for name in _FILTERS[1:]):
         return False
     tags = (f"{key}={value}" for key, value in known.tags.items())
-    place = str(known.folder.path) if known.folder else ""
-    words = "\n".join((known.run, known.evaluator, known.suite, known.target, known.state, place, *tags)).lower()
+    path = str(known.folder.path) if known.folder else ""
+    words = "\n".join((known.run, known.evaluator, known.suite, known.target, known.state, path, *tags)).lower()
     return all(word in words for word in query_value(query, "q").lower().split())
 
 
-def _told(viewer: Viewer, known: KnownRun) -> KnownRun:
-    """With what the ledger says of a run that it alone has."""
+def _with_ledger_facts(viewer: Viewer, known: KnownRun) -> KnownRun:
+    """A run that is only in the ledger, with the ledger's facts."""
     if known.folder is not None or (facts := viewer.ledger.facts(known.run)) is None:
         return known
     evaluator, suite, target, state = facts
@@ -88,7 +88,7 @@ def _table(viewer: Viewer, shown: list[KnownRun]) -> Html:
 
 def _row(viewer: Viewer, known: KnownRun) -> Html:
     going = known.state not in ("done", "cancelled", "") or known.folder is None
-    standing = viewer.standings.of(known) if going else RunProgress(known.state)
+    progress = viewer.standings.of(known) if going else RunProgress(known.state)
     summary = viewer.head(known)
     result = None
     if summary is not None:
@@ -97,7 +97,7 @@ def _row(viewer: Viewer, known: KnownRun) -> Html:
         "tr",
         run_cell(known),
         element("td", result or known.trouble or "–", class_="result", dir="auto"),
-        _state_cell(known, standing),
+        _state_cell(known, progress),
         element("td", known.evaluator or "–", element("small", known.suite, dir="auto"), dir="auto"),
         element("td", when(known.started), class_="when"),
         *(element("td", _radio(name, what, known), class_="pick") for name, what in _PICKS),
@@ -120,23 +120,23 @@ def run_cell(known: KnownRun) -> Html:
     return element("th", element("a", known.run, href=link("run", known.key), dir="auto"), small, scope="row")
 
 
-def _state_cell(known: KnownRun, standing: RunProgress) -> Html:
-    """A run's state; of one that goes, how far it is."""
-    word = element("span", standing.state or "unreadable", class_=f"status {look_of(standing.state)}")
-    if not standing.going:
-        idle = "nobody drives it" if standing.state in ("open", "calling", "called", "retrying") else None
+def _state_cell(known: KnownRun, progress: RunProgress) -> Html:
+    """A run's state, and its progress while it goes."""
+    word = element("span", progress.state or "unreadable", class_=f"status {state_style(progress.state)}")
+    if not progress.going:
+        idle = "no process drives it" if progress.state in ("open", "calling", "called", "retrying") else None
         return element("td", word, element("small", idle) if idle else None)
-    said = element("span", standing.line, data_said="line", class_="said")
-    return element("td", word, said, data_run=known.key)
+    count_text = element("span", progress.line, data_said="line", class_="said")
+    return element("td", word, count_text, data_run=known.key)
 
 
-def look_of(state: str) -> State:
-    """How a state is shown."""
+def state_style(state: str) -> State:
+    """The style of a state."""
     return _LOOKS.get(state, "none")
 
 
 def when(started: str) -> str:
-    """A time as people read it."""
+    """A time without seconds."""
     return started[:16].replace("T", " ") or "–"
 
 

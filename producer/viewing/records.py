@@ -1,4 +1,4 @@
-"""The records of a run, some at a time: any line of a big file is found, and a search stops after a while."""
+"""Pages of a run's records: any line of a big file is found quickly, and a search stops after a while."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from evalq.evalcore.views.charts import Row, Rows
 from evalq.producer.page.build import FailedRecord
 from evalq.producer.page.packing import failed_record
 
-# The lines of a big file by their number: where they begin is noted as far as anybody has read, and every 256th
-# alone.
-# So a file of millions of lines is opened at once, and what is noted of it takes 30 kB a million.
+# An index of the lines of a big file: the offset of every 256th line, up to where it has been read. It takes 30 kB a
+# million lines.
 
 LONGEST = 1 << 22
-"""A longer line is not held in memory: it is passed on as far as this goes."""
+"""A longer line is cut here."""
 _STEP = 256
 _FILES = 32
 
@@ -33,22 +32,22 @@ _Identity = tuple[int, int, int, int]
 
 
 class LineIndex:
-    """Where the lines of one file begin. For many threads at a time."""
+    """The offsets of the lines of one file. Thread-safe."""
 
     def __init__(self) -> None:
         self._marks = array("Q", [0])
         self._adding = threading.Lock()
         self.total: int | None = None
-        """How many there are, once somebody has read to the end."""
+        """The number of lines, once the file has been read to its end."""
 
     def read(self, stream: BufferedReader, first: int) -> Iterator[tuple[int, bytes]]:
-        """(number, line) from number ``first`` on, counted from 0; of an overlong line its beginning."""
+        """(number, line) from line ``first`` on, counted from 0; an overlong line is cut."""
         at = min(first // _STEP, len(self._marks) - 1)
         stream.seek(self._marks[at])
         number = at * _STEP
         while line := stream.readline(LONGEST):
             if len(line) == LONGEST and not line.endswith(b"\n"):
-                _pass_over(stream)
+                _skip_line(stream)
             if number >= first:
                 yield number, line
             number += 1
@@ -56,21 +55,21 @@ class LineIndex:
                 self._mark(number, stream.tell())
         self.total = number
 
-    def _mark(self, number: int, place: int) -> None:
+    def _mark(self, number: int, offset: int) -> None:
         with self._adding:
             if number // _STEP == len(self._marks):
-                self._marks.append(place)
+                self._marks.append(offset)
 
 
 class LineIndexes:
-    """The `Lines` of the files that were looked at last: a file that was written anew is another one."""
+    """The indexes of the files that were read last; a file that was written again gets a new one."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[_Identity, LineIndex] = OrderedDict()
         self._changing = threading.Lock()
 
     def open(self, path: Path) -> tuple[BufferedReader, LineIndex]:
-        """The file at ``path``, to be closed, and what is known of its lines. Raises OSError."""
+        """Open the file at ``path``; returns the stream, which the caller closes, and its index. Raises OSError."""
         stream = open_input(path)
         found = os.fstat(stream.fileno())
         identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -82,32 +81,32 @@ class LineIndexes:
         return stream, lines
 
 
-def _pass_over(stream: BufferedReader) -> None:
-    """Up to the end of a line, in pieces."""
+def _skip_line(stream: BufferedReader) -> None:
+    """Skip to the end of a line, in pieces."""
     while (piece := stream.readline(1 << 20)) and not piece.endswith(b"\n"):
         pass
 
 
 ROWS = 100
 _SEARCH_SECONDS = 1.0
-"""Of searching; then whoever looks decides whether to go on."""
+"""A search stops after this time, and its page links to the rest."""
 _FAILED = frozenset({"bad", "doubtful"})
 _TEXT, _RAW = 400, 1 << 16
 
 
 class RecordFilter(NamedTuple):
-    """Which records: ``failed`` (or undecided) ones alone, and those in whose cells ``text`` stands, in any case."""
+    """Selects records: only ``failed`` (or undecided) ones, and those with ``text`` in a cell, in any case."""
 
     failed: bool = False
     text: str = ""
 
     @property
     def all(self) -> bool:
-        """Whether every record is."""
+        """Whether it selects every record."""
         return not self.failed and not self.text
 
     def takes(self, row: Row) -> bool:
-        """Whether this is one."""
+        """Whether it selects this record."""
         if self.failed and row.state not in _FAILED:
             return False
         words = (row.record, row.id, row.status, row.reason, *(cell for cell in row.cells if isinstance(cell, str)))
@@ -123,7 +122,7 @@ class FoundRecord(NamedTuple):
 
 
 class RecordPage(NamedTuple):
-    """What a look found: ``end`` is the line up to which it looked, ``more`` whether the file goes on there."""
+    """The result of a search up to line ``end``; ``more``: the file goes on there."""
 
     found: list[FoundRecord]
     end: int
@@ -140,7 +139,7 @@ class RecordReader:
         self._decode = msgspec.json.Decoder(rows.line).decode
         self._see: Callable[[Any], Row | None] = rows.reader(report)
 
-    def look(
+    def search(
         self,
         first: int,
         wanted: RecordFilter,
@@ -149,7 +148,7 @@ class RecordReader:
         explain: bool = False,
         seconds: float = _SEARCH_SECONDS,
     ) -> RecordPage:
-        """Up to ``most`` of those ``wanted`` from line ``first`` on, with what failed explained. Raises OSError."""
+        """Up to ``most`` of the ``wanted`` records from line ``first`` on, with explained failures. Raises OSError."""
         found: list[FoundRecord] = []
         until = time.monotonic() + seconds
         stream, lines = self._lines.open(self._path)
@@ -163,9 +162,9 @@ class RecordReader:
         return RecordPage(found, lines.total or 0, False, lines.total)
 
     def one(self, number: int) -> tuple[FailedRecord, str] | None:
-        """The record of line ``number`` with its evidence, and the line itself as far as a page has room.
+        """The record of line ``number`` with its evidence, and the line itself, cut for a page.
 
-        None where there is none. Raises OSError.
+        None if there is no such line. Raises OSError.
         """
         stream, lines = self._lines.open(self._path)
         with stream:
@@ -183,13 +182,13 @@ class RecordReader:
 
 
 def _short(row: Row) -> Row:
-    """Without the line it was made of, which may be long."""
+    """A row with short cells, and without its line."""
     cells = tuple(cell[:_TEXT] if isinstance(cell, str) else cell for cell in row.cells)
     return Row(row.record[:_TEXT], row.id[:_TEXT], row.status[:_TEXT], row.state, row.reason[:_TEXT], cells)
 
 
 def _pretty(line: bytes) -> str:
-    """JSON with a line for each key; cut openly."""
+    """Indented JSON; a note says if it is cut."""
     text = "".join(_formatted(line))
     return text if len(text) <= _RAW else f"{text[:_RAW]}\n… {len(text) - _RAW:,} more characters in records.jsonl"
 

@@ -1,4 +1,4 @@
-"""The page of one run: what its report.html says, its first records, and while it goes how it stands."""
+"""The page of one run: its report, its first records, and its progress while it goes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from evalq.producer.page.render import (
 )
 from evalq.producer.viewing.catalogue import KnownRun, RunProgress
 from evalq.producer.viewing.frame import PageAnswer, document, link, refusal, table
-from evalq.producer.viewing.index_page import look_of, when
+from evalq.producer.viewing.index_page import state_style, when
 from evalq.producer.viewing.records import ROWS, FoundRecord, RecordFilter, RecordPage, RecordReader
 from evalq.producer.viewing.viewer import Query, Viewer, query_number, query_value
 
-# The records of a run: some at a time, all in one table where they are not too many, and one with all about it.
+# Pages of records: some at a time, all in one table if there are not too many, and one record in detail.
 
 
 def records_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
-    """Some of a run's records, from a line on: all, or those that are searched for."""
+    """Some of a run's records, from a line on, filtered by a search."""
     report = viewer.report(known)
     evaluator = plugins.get(report["evaluator"]) if report else None
     records = _records_of(viewer, known, evaluator, report) if evaluator and report else None
@@ -43,20 +43,20 @@ def records_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
         return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
     wanted = RecordFilter(query_value(query, "show") == "failed", query_value(query, "q"))
     first = max(0, query_number(query, "at") - 1)
-    looked = records.look(first, wanted)
-    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
+    page = records.search(first, wanted)
+    header = element("header", element("p", _run_link(known), class_="subject"), element("h1", "Records"))
     main = joined(
-        _asking(known, wanted, first), _listed(known, evaluator, looked.found), _turning(known, wanted, first, looked)
+        _search_form(known, wanted, first), _listed(known, evaluator, page.found), _turning(known, wanted, first, page)
     )
     return document(f"Records · {known.run}", header, main)
 
 
 def table_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
-    """All records of a run in the table of its report.html, to be sorted and filtered; read whole, for this page."""
+    """All records of a run in the table of its report.html, which can be sorted and filtered."""
     report, path = viewer.report(known), viewer.path_of(known)
     if report is None or path is None:
         return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
-    # The table holds all its rows in the page: a browser has to keep up.
+    # The page holds all rows of the table, which must not be too much for a browser.
     if report["records"]["total"] > ALL_UP_TO:
         return refusal(
             404, "Too many for one table", "evalq report RUN -o report.html makes one with a sample of them."
@@ -65,12 +65,12 @@ def table_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
     blocks = io.BytesIO()
     with open_input(path) as stream:
         listing = pack(stream, evaluator.views.rows, report, blocks)
-    header = element("header", element("p", _way_back(known), class_="subject"), element("h1", "Records"))
+    header = element("header", element("p", _run_link(known), class_="subject"), element("h1", "Records"))
     main = joined(record_table(listing), Html(blocks.getvalue().decode()))
     return document(f"Records · {known.run}", header, main, script=table_script())
 
 
-def _way_back(known: KnownRun) -> Html:
+def _run_link(known: KnownRun) -> Html:
     return element("a", known.run, href=link("run", known.key), dir="auto")
 
 
@@ -87,7 +87,7 @@ def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
     rows = element("a", "its records", href=link("run", known.key, "records", at=number - number % ROWS + 1))
     header = element(
         "header",
-        element("p", _way_back(known), ", ", rows, class_="subject"),
+        element("p", _run_link(known), ", ", rows, class_="subject"),
         element("h1", record.id or record.record or f"Line {number + 1}", class_=record.state, dir="auto"),
         element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
     )
@@ -110,13 +110,13 @@ def _section(title: str, *inner: Html | None) -> Html:
 def _records_of(
     viewer: Viewer, known: KnownRun, evaluator: Evaluator[Any, Any], report: Mapping[str, Json]
 ) -> RecordReader | None:
-    """The records of a run, where they are here."""
+    """The records of a run, if they are here."""
     path = viewer.path_of(known)
     return RecordReader(path, viewer.lines, evaluator.views.rows, report) if path else None
 
 
-def _asking(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
-    """The form that asks for records."""
+def _search_form(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
+    """The form to search records."""
     search = element("input", type="search", name="q", value=wanted.text, autocomplete="off")
     options = [
         element("option", "All", value=""),
@@ -133,9 +133,9 @@ def _asking(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
 
 
 def _listed(known: KnownRun, evaluator: Evaluator[Any, Any], found: list[FoundRecord]) -> Html:
-    """Records as a table, each leading to its page."""
+    """Records as a table, each with a link to its page."""
     if not found:
-        return element("p", "No record is like that, as far as was looked.", class_="caption")
+        return element("p", "No record matches in the lines searched.", class_="caption")
     columns = evaluator.views.rows.columns
     named = any(each.row.id for each in found)
     titles = ["Id" if named else "Record", "Status", *(column.title for column in columns), "Reason"]
@@ -171,118 +171,118 @@ def _cell(value: object, kind: str) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def _turning(known: KnownRun, wanted: RecordFilter, first: int, looked: RecordPage) -> Html:
-    """How far was looked, and links to what comes before and after."""
+def _turning(known: KnownRun, wanted: RecordFilter, first: int, page: RecordPage) -> Html:
+    """The lines searched, and links to those before and after."""
     show = "failed" if wanted.failed else ""
-    whole = f" of {looked.total:,}" if looked.total is not None else ""
-    said = f"Lines {first + 1:,} to {looked.end:,}{whole}" if looked.end > first else f"There is no line {first + 1:,}"
+    whole = f" of {page.total:,}" if page.total is not None else ""
+    text = f"Lines {first + 1:,} to {page.end:,}{whole}" if page.end > first else f"There is no line {first + 1:,}"
     if not wanted.all:
-        said = f"{len(looked.found):,} found in lines {first + 1:,} to {looked.end:,}{whole}"
+        text = f"{len(page.found):,} found in lines {first + 1:,} to {page.end:,}{whole}"
     links = []
     if first > 0:
         before = max(0, first - ROWS) if wanted.all else 0
-        text = "← Before" if wanted.all else "← From the beginning"
+        label = "← Before" if wanted.all else "← From the beginning"
         links.append(
-            element("a", text, href=link("run", known.key, "records", at=before + 1, show=show, q=wanted.text))
+            element("a", label, href=link("run", known.key, "records", at=before + 1, show=show, q=wanted.text))
         )
-    if looked.more:
-        text = "Further →" if wanted.all else "Look further →"
-        to = link("run", known.key, "records", at=looked.end + 1, show=show, q=wanted.text)
-        links.append(element("a", text, href=to))
-    return element("p", said, *links, class_="turn", role="status")
+    if page.more:
+        label = "Further →" if wanted.all else "Look further →"
+        to = link("run", known.key, "records", at=page.end + 1, show=show, q=wanted.text)
+        links.append(element("a", label, href=to))
+    return element("p", text, *links, class_="turn", role="status")
 
 
 _FIRST, _SECONDS = 20, 0.3
 _SHOWN = 25
-_ELSEWHERE = "The records of this run are not here, only its report: they are where its command computed it."
+_ELSEWHERE = "Only the report of this run is here; its records are where its command computed it."
 
 
 def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
-    """All of a run on one page; of one without a report, how it stands."""
-    standing = viewer.standings.of(known)
+    """A run on one page; without a report, its progress."""
+    progress = viewer.standings.of(known)
     report = viewer.report(known)
     if report is None:
-        return _unreported(known, standing)
+        return _progress_page(known, progress)
     evaluator = plugins.get(report["evaluator"])
     records = _records_of(viewer, known, evaluator, report)
     listing, blocks = Listing(), []
     if records is None:
         blocks.append(Block("records", "Records", element("p", _ELSEWHERE)))
     else:
-        failed = records.look(0, RecordFilter(failed=True), _FIRST, explain=True, seconds=_SECONDS)
+        failed = records.search(0, RecordFilter(failed=True), _FIRST, explain=True, seconds=_SECONDS)
         listing = _failed(failed, evaluator)
         blocks.append(
             Block("records", "Records", _first_records(known, evaluator, records, failed, report["records"]["total"]))
         )
-    blocks.append(Block("place", "Where it is", _place(known, standing)))
+    blocks.append(Block("place", "Where it is", _location(known, progress)))
     page = build_page(evaluator, report, listing)
-    main = joined(None if standing.state == "done" else _standing(known, standing), page_contents(page, blocks))
+    main = joined(None if progress.state == "done" else _progress_section(known, progress), page_contents(page, blocks))
     return document(title_of(page), page_banner(page, blocks), main)
 
 
-def _failed(looked: RecordPage, evaluator: Evaluator[Any, Any]) -> Listing:
-    first = [found.failed for found in looked.found if found.failed is not None]
+def _failed(page: RecordPage, evaluator: Evaluator[Any, Any]) -> Listing:
+    first = [found.failed for found in page.found if found.failed is not None]
     return Listing(evaluator.views.rows.columns, failed=len(first), explained=len(first), first=first)
 
 
 def _first_records(
     known: KnownRun, evaluator: Evaluator[Any, Any], records: RecordReader, failed: RecordPage, total: int
 ) -> Html:
-    """The first rows of ``total``, and ways to the others."""
-    looked = records.look(0, RecordFilter(), _SHOWN)
-    links = [element("a", "All records", href=link("run", known.key, "records"))] if looked.more else []
+    """The first rows of ``total``, and links to the others."""
+    page = records.search(0, RecordFilter(), _SHOWN)
+    links = [element("a", "All records", href=link("run", known.key, "records"))] if page.more else []
     if failed.more:
         links.append(element("a", "All that failed", href=link("run", known.key, "records", show="failed")))
     if 1 < total <= ALL_UP_TO:
         links.append(element("a", "All in one table, to be sorted", href=link("run", known.key, "table")))
     return joined(
-        _asking(known, RecordFilter()),
-        _listed(known, evaluator, looked.found),
+        _search_form(known, RecordFilter()),
+        _listed(known, evaluator, page.found),
         element("p", *(joined(each, " ") for each in links), class_="turn") if links else None,
     )
 
 
-def _unreported(known: KnownRun, standing: RunProgress) -> PageAnswer:
+def _progress_page(known: KnownRun, progress: RunProgress) -> PageAnswer:
     subject = " · ".join(filter(None, (known.evaluator, known.suite, known.target)))
     header = element(
         "header",
         element("p", subject, class_="subject", dir="auto"),
-        element("h1", known.run, class_=look_of(standing.state), dir="auto"),
+        element("h1", known.run, class_=state_style(progress.state), dir="auto"),
     )
-    main = joined(_standing(known, standing), _section("Where it is", _place(known, standing)))
-    head = element("noscript", element("meta", http_equiv="refresh", content="5")) if standing.going else None
-    return document(f"{known.run} · {standing.state}", header, main, head=head)
+    main = joined(_progress_section(known, progress), _section("Where it is", _location(known, progress)))
+    head = element("noscript", element("meta", http_equiv="refresh", content="5")) if progress.going else None
+    return document(f"{known.run} · {progress.state}", header, main, head=head)
 
 
-def _standing(known: KnownRun, standing: RunProgress) -> Html:
-    """How a run that is not done stands; asked for again while it goes."""
+def _progress_section(known: KnownRun, progress: RunProgress) -> Html:
+    """The progress of an unfinished run; the page updates it while it goes."""
     facts = [
-        joined(element("dt", name), element("dd", value, data_fact=name, dir="auto")) for name, value in standing.facts
+        joined(element("dt", name), element("dd", value, data_fact=name, dir="auto")) for name, value in progress.facts
     ]
     bar = None
-    if standing.share is not None:
-        bar = element("progress", max="1", value=f"{standing.share:.4f}", aria_label="How far it is")
-    said = " ".join(filter(None, (f"This run is {standing.state}: {standing.meaning or standing.then}.",)))
+    if progress.share is not None:
+        bar = element("progress", max="1", value=f"{progress.share:.4f}", aria_label="How far it is")
+    text = " ".join(filter(None, (f"This run is {progress.state}: {progress.meaning or progress.then}.",)))
     return element(
         "section",
-        element("h2", "Progress" if standing.going else "How it stands"),
-        element("p", said, class_="lede"),
-        element("p", standing.then) if standing.then and standing.meaning else None,
+        element("h2", "Progress" if progress.going else "Run state"),
+        element("p", text, class_="lede"),
+        element("p", progress.then) if progress.then and progress.meaning else None,
         bar,
         element("dl", *facts, class_="facts"),
         class_="going",
-        data_run=known.key if standing.going else None,
+        data_run=known.key if progress.going else None,
     )
 
 
-def _place(known: KnownRun, standing: RunProgress) -> Html:
-    facts = [("Run", known.run), ("State", standing.state), ("Begun", when(known.started))]
+def _location(known: KnownRun, progress: RunProgress) -> Html:
+    facts = [("Run", known.run), ("State", progress.state), ("Begun", when(known.started))]
     facts += [("Suite", known.suite)] if known.suite else []
     facts += [("Target", known.target)] if known.target else []
     facts += [("Tag", f"{key}={value}") for key, value in known.tags.items()]
     lineage = known.folder.info().lineage if known.folder and not known.trouble else None
     facts += [("Not its own", lineage.told())] if lineage else []
-    facts.append(("Folder", str(known.folder.path) if known.folder else "elsewhere: this is what the ledger has"))
+    facts.append(("Folder", str(known.folder.path) if known.folder else "elsewhere; these facts are from the ledger"))
     if known.folder is not None and (known.folder.path / "report.html").is_file():
         facts.append(("To pass on", str(known.folder.path / "report.html")))
     rows = [joined(element("dt", name), element("dd", value, dir="auto")) for name, value in facts]

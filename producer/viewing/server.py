@@ -1,4 +1,4 @@
-"""The server of evalq view: from an address to a page, for who has the token."""
+"""The server of evalq view: a page for each address, if the browser has the token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from evalq.producer.viewing.suite_page import Histories, suite_page, suites_page
 from evalq.producer.viewing.viewer import Query, RunSides, Viewer
 from evalq.workers.servers.listening import HERE, Listening
 
-# From an address to a page: every address there is stands here, and nothing of one is ever a path on a disk.
+# All addresses. No part of an address is ever a path on disk.
 
 _LIVE = 50
 
@@ -40,11 +40,11 @@ class Site:
         self._histories = Histories(viewer, self._sides)
 
     def answer(self, path: str, query: str) -> PageAnswer:
-        """The page at ``path``. What cannot be shown is said on a page, too."""
+        """The page at ``path``, or a page with the error."""
         try:
             asked = parse_qs(query, keep_blank_values=True, max_num_fields=2 * _LIVE, errors="replace")
         except ValueError:
-            return refusal(400, "That cannot be asked", "The address asks for too much.")
+            return refusal(400, "Invalid address", "The query of the address is too long.")
         try:
             return self._page([unquote(part, errors="replace") for part in path.split("/")[1:]], asked)
         except EvalqError as error:
@@ -72,8 +72,8 @@ class Site:
         return refusal(404, "No such page", "This address leads nowhere.")
 
     def _of_run(self, known: KnownRun, rest: list[str], query: Query) -> PageAnswer:
-        place = known.folder.path if known.folder else f"what the ledger has of run {known.run}"
-        with explain_unknown_form(place, known.evaluator or "its evaluator"):
+        origin = known.folder.path if known.folder else f"the ledger's record of run {known.run}"
+        with explain_unknown_form(origin, known.evaluator or "its evaluator"):
             match rest:
                 case []:
                     return run_page(self._viewer, known)
@@ -86,15 +86,15 @@ class Site:
         return refusal(404, "No such page", "This address leads nowhere.")
 
     def _live(self, keys: list[str]) -> PageAnswer:
-        """How runs stand that are on a page now."""
-        told = {}
+        """The progress of runs on an open page."""
+        shown = {}
         for key in keys:
             if (known := self._viewer.catalogue.get(key)) is not None:
                 found = self._viewer.standings.of(known)
-                told[key] = {
+                shown[key] = {
                     "going": found.going, "line": found.line, "share": found.share, "facts": list(found.facts),
                 }  # fmt: skip
-        return PageAnswer(200, msgspec.json.encode(told), "application/json")
+        return PageAnswer(200, msgspec.json.encode(shown), "application/json")
 
 
 _NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
@@ -109,7 +109,7 @@ _HEADERS = {
 
 
 class ViewServer(Listening):
-    """Serves a `Site` on a port of this machine alone, a free one for 0. Raises OSError where the port is taken."""
+    """Serves a `Site` on a local port, a free one for 0. Raises OSError if the port is in use."""
 
     def __init__(self, site: Site, port: int = 0) -> None:
         self.site = site
@@ -118,20 +118,20 @@ class ViewServer(Listening):
         self._once: set[str] = set()
         self._using = threading.Lock()
         super().__init__((HERE, port), _Handler)
-        # Browsers send a cookie to every port of a host: to others it would go for a path that nobody else knows alone.
+        # Browsers send a cookie to every port of a host, so the secret path keeps it from other servers.
         self.base = f"/{secrets.token_urlsafe(12)}"
         self.cookie = f"evalq-view-{self.server_port}"
 
     def address(self, path: str = "/", *, once: bool = False) -> str:
-        """Where to look, with the token in it; with ``once`` one that is used up by its first use."""
+        """The address of a page with the token; with ``once`` a token for a single use."""
         token = self.token
-        if once:  # a browser is told its address on a command line, which others on the machine can read
+        if once:  # a browser gets it on its command line, which other users of the machine can read
             token = secrets.token_urlsafe(32)
             self._once.add(token)
         return f"http://{self.netloc}{path}{'&' if '?' in path else '?'}{urlencode({'token': token})}"
 
     def admits(self, token: str) -> bool:
-        """Whether this token opens the door."""
+        """Whether this token gives access."""
         if secrets.compare_digest(token.encode(), self.token.encode()):
             return True
         with self._using:
@@ -140,7 +140,7 @@ class ViewServer(Listening):
         return known
 
     def remembers(self, cookies: str) -> bool:
-        """Whether a Cookie header has what a browser was given when it came with the token."""
+        """Whether a Cookie header has the cookie of a browser that had the token."""
         try:
             found = SimpleCookie(cookies).get(self.cookie)
         except CookieError:
@@ -149,11 +149,11 @@ class ViewServer(Listening):
 
     @property
     def given(self) -> str:
-        """The Set-Cookie header for who came with the token."""
+        """The Set-Cookie header for a browser that has the token."""
         return f"{self.cookie}={self._kept}; Path={self.base}/; HttpOnly; SameSite=Strict"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no news."""
+        """Ignore browsers that close the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """A page, for who may see it."""
+        """Send a page."""
         self._send(*self._answer())
 
     def _refuse(self) -> None:
@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self, path: str, query: str) -> PageAnswer:
         try:
             return self.server.site.answer(path, query)
-        except (Exception, SystemExit) as error:  # a plug-in's views, say: other pages go on
+        except (Exception, SystemExit) as error:  # such as a plug-in's views; other pages still work
             sys.stderr.write(visible("".join(traceback.format_exception(error)[-6:])))
             return bare_page(
                 500, "This page could not be made", f"{type(error).__name__}; more where evalq view was started."
@@ -204,25 +204,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: PageAnswer, headers: dict[str, str] | None = None) -> None:
         self.send_response(answer.status)
-        told = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **_HEADERS, **(headers or {})}
-        told["Content-Security-Policy"] = content_policy()
-        for name, value in told.items():
+        fields = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **_HEADERS, **(headers or {})}
+        fields["Content-Security-Policy"] = content_policy()
+        for name, value in fields.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the standard library
-        """Nothing: addresses have the token in them."""
+        """Log nothing, since addresses have the token."""
 
 
 def _closed() -> PageAnswer:
-    return bare_page(
-        403, "Not without its token", "Open the address that evalq view has printed, with all that is in it."
-    )
+    return bare_page(403, "Not without its token", "Open the whole address that evalq view has printed.")
 
 
 def _welcome(path: str) -> PageAnswer:
-    """Leads on to the page itself, by the browser's own move: a redirect of a link on another site has no cookie."""
+    """A page that loads the requested page: after a link on another site, a redirect would have no cookie."""
     head = element("meta", http_equiv="refresh", content=f"0;url={path}")
     return bare_page(200, "One moment", "This leads to the page.", head, element("p", element("a", "Go on", href=path)))

@@ -1,4 +1,4 @@
-"""The history of a suite: its runs in order, what they found, and the verdict on each against every baseline."""
+"""The history of a suite: its runs in order, their results, and their verdicts against each baseline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evalq.producer.comparing.drifting import drift_lines
 from evalq.producer.page.build import ChartTable
 from evalq.producer.page.render import Html, chart_figure, element, joined
 from evalq.producer.viewing.catalogue import KnownRun
-from evalq.producer.viewing.compare_page import LOOKS, spoken
+from evalq.producer.viewing.compare_page import LOOKS, measure_title
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
 from evalq.producer.viewing.index_page import run_cell, when
 from evalq.producer.viewing.viewer import BASELINE, NewestValues, Query, RunSides, Viewer, query_number, query_value
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from evalq.workers.ledger.history import Entry
 
 
-# How the runs of a suite went, one after the other: of each what a page shows, and no more is kept in memory.
+# The outcomes of a suite's runs. Memory holds only the values that a page shows.
 
 _SECONDS = 2.0
-"""Of reading how cases went; the page says what is left, and has it when it is loaded again."""
+"""Time to read cases; a page says how many runs are left, and has them when it is loaded again."""
 _ENTRIES = 1_000
 
 
 class SuiteKey(NamedTuple):
-    """Whose runs are compared with each other."""
+    """The suite whose runs are compared with each other."""
 
     evaluator: str
     suite: str
@@ -49,7 +49,7 @@ class SuiteKey(NamedTuple):
 class PastRun(NamedTuple):
     """A finished run of a suite: in a folder here, in the ledger's history, or both.
 
-    ``when`` a run in a folder was begun, which does not say when it ended; else when it ended.
+    ``when`` a run in a folder began, since folders do not have its end; else when it ended.
     """
 
     run: str
@@ -59,7 +59,7 @@ class PastRun(NamedTuple):
 
 
 class RunOutcome(NamedTuple):
-    """How a run went: {measure: (mean, low, high)}, and {baseline: by the first measure} where it was compared."""
+    """The outcome of a run: {measure: (mean, low, high)}, and {baseline: verdict by the first measure}."""
 
     run: str
     records: int
@@ -69,12 +69,12 @@ class RunOutcome(NamedTuple):
 
 
 class Histories:
-    """The histories of suites. For many threads at a time."""
+    """The histories of suites. Thread-safe."""
 
     def __init__(self, viewer: Viewer, sides: RunSides) -> None:
         self._viewer = viewer
         self._sides = sides
-        self._went: NewestValues[RunOutcome] = NewestValues(5_000)
+        self._outcomes: NewestValues[RunOutcome] = NewestValues(5_000)
 
     def past(self, suite: SuiteKey) -> list[PastRun]:
         """Its runs, the newest first."""
@@ -103,11 +103,11 @@ class Histories:
         return found
 
     def drift(self, suite: SuiteKey) -> list[str]:
-        """Whether its runs get worse, in words; nothing where no ledger has counted them."""
+        """The drift of its runs as text; empty if no ledger has counted them."""
         return list(drift_lines(self._viewer.ledger.drift(*suite)))
 
     def read(self, runs: Sequence[PastRun], approved: Mapping[str, RunCases]) -> tuple[dict[str, RunOutcome], int, int]:
-        """How ``runs`` went, as far as that is known in a while; of how many it is left, and too much to be read."""
+        """The outcomes of ``runs`` that can be read in time; and how many are left, and how many are too large."""
         until, left, many = time.monotonic() + _SECONDS, 0, 0
         found: dict[str, RunOutcome] = {}
         bases = tuple((name, base.run, base.report) for name, base in approved.items())
@@ -117,19 +117,19 @@ class Histories:
             with contextlib.suppress(EvalqError, OSError):
                 digest = past.entry.digest if past.entry else ""
                 key = (past.known.key, self._sides.stamp(past.known), digest, bases)
-                went = self._went.get(key)
-                if went is None and not self._sides.at_hand(past.known):
+                outcome = self._outcomes.get(key)
+                if outcome is None and not self._sides.at_hand(past.known):
                     many += 1
-                elif went is None and time.monotonic() > until:
+                elif outcome is None and time.monotonic() > until:
                     left += 1
                 else:
-                    found[past.run] = went or self._went.put(key, self._of(past.known, approved))
+                    found[past.run] = outcome or self._outcomes.put(key, self._of(past.known, approved))
         return found, left, many
 
     def of_baseline(self, base: RunCases) -> RunOutcome:
-        """How an approved run went."""
+        """The outcome of an approved run."""
         key = (base.run, base.report)
-        return self._went.get(key) or self._went.put(key, _went(base, {}))
+        return self._outcomes.get(key) or self._outcomes.put(key, _outcome(base, {}))
 
     def _of(self, known: KnownRun, approved: Mapping[str, RunCases]) -> RunOutcome:
         run = self._sides.cases(known)
@@ -141,10 +141,10 @@ class Histories:
             with contextlib.suppress(UsageError):
                 first = self._sides.compare(base, run, MARGIN)[0]
                 verdicts[name] = (first.measure.name, first.verdict)
-        return _went(run, verdicts)
+        return _outcome(run, verdicts)
 
 
-def _went(run: RunCases, verdicts: Mapping[str, tuple[str, Verdict] | None]) -> RunOutcome:
+def _outcome(run: RunCases, verdicts: Mapping[str, tuple[str, Verdict] | None]) -> RunOutcome:
     levels = {}
     for measure in run.cases.measures:
         if measure.name not in run.cases.columns:
@@ -157,14 +157,14 @@ def _went(run: RunCases, verdicts: Mapping[str, tuple[str, Verdict] | None]) -> 
 
 
 def _suites_of(viewer: Viewer) -> dict[SuiteKey, int]:
-    """Every suite that has a run, and how many it has here."""
+    """Every suite that has a run, and the number of its runs here."""
     counts: dict[SuiteKey, int] = {}
     for known in viewer.catalogue.runs():
         if known.evaluator and known.state == "done":
             suite = SuiteKey(known.evaluator, known.suite, known.target)
             counts[suite] = counts.get(suite, 0) + 1
-    for place in viewer.ledger.places():
-        counts.setdefault(SuiteKey(place.evaluator, place.suite, place.target), 0)
+    for key in viewer.ledger.places():
+        counts.setdefault(SuiteKey(key.evaluator, key.suite, key.target), 0)
     return counts
 
 
@@ -228,27 +228,31 @@ def _section(title: str, name: str, *inner: Html | None) -> Html:
 
 
 def _lede(approved: Mapping[str, RunCases], left: int, many: int) -> str:
-    said = ["No baseline is approved for it; evalq baseline set NAME RUN does that."]
+    sentences = ["No baseline is approved for it; evalq baseline set NAME RUN does that."]
     if approved:
-        said = [f"Baselines: {', '.join(f'{name} (run {run.run})' for name, run in approved.items())}."]
+        sentences = [f"Baselines: {', '.join(f'{name} (run {run.run})' for name, run in approved.items())}."]
     if left:
-        said.append(f"How the cases of {left:,} runs went is still to be read: load this page again.")
+        sentences.append(f"The cases of {left:,} runs are not read yet: load this page again.")
     if many:
-        said.append(
-            f"{many:,} runs have too many records to be read for this page; evalq compare does it once for all."
+        sentences.append(
+            f"{many:,} runs have too many records for this page; evalq compare reads them once and keeps the result."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _time_charts(rows: Sequence[tuple[str, str, RunOutcome]]) -> Iterator[Html]:
-    """Of each measure the runs one below the other, the baselines first."""
-    measures = {each.name: each for _, _, went in rows for each in went.measures}
+    """A chart for each measure, with the baselines first, then the runs."""
+    measures = {each.name: each for _, _, outcome in rows for each in outcome.measures}
     for name, measure in measures.items():
-        marks = tuple(Mark(label, *went.levels[name], note=note) for label, note, went in rows if name in went.levels)
+        marks = tuple(
+            Mark(label, *outcome.levels[name], note=note) for label, note, outcome in rows if name in outcome.levels
+        )
         if marks:
             unit: Unit = "share" if (measure.low, measure.high) == (0.0, 1.0) else "number"
             caption = "The mean over cases of each run, with its 95 % interval."
-            yield chart_figure(ChartTable(spoken(name), caption, "dots", unit, "Run", marks, measure.low, measure.high))
+            yield chart_figure(
+                ChartTable(measure_title(name), caption, "dots", unit, "Run", marks, measure.low, measure.high)
+            )
 
 
 def _runs(
@@ -261,13 +265,13 @@ def _runs(
     rows = []
     for past in shown:
         values = {name: value for name, labels, value in past.entry.samples if not labels} if past.entry else {}
-        went = found.get(past.run)
-        records = went.records if went else past.entry.records["total"] if past.entry else None
+        outcome = found.get(past.run)
+        records = outcome.records if outcome else past.entry.records["total"] if past.entry else None
         rows.append(
             element(
                 "tr",
                 run_cell(past.known) if past.known else element("th", past.run, scope="row", dir="auto"),
-                *(_verdict(past, went, name) for name in names),
+                *(_verdict(past, outcome, name) for name in names),
                 element("td", when(past.when), class_="when"),
                 element("td", f"{records:,}" if records is not None else "–", class_="n"),
                 *(element("td", number(values.get(each.name), each.unit), class_="n") for each in numbers),
@@ -276,16 +280,16 @@ def _runs(
     return table("Runs of this suite", heads, rows, numeric=("Records", *titles), look="runs")
 
 
-def _verdict(past: PastRun, went: RunOutcome | None, name: str) -> Html:
-    """By the first measure, leading to all of them."""
-    if went is None or past.known is None:
+def _verdict(past: PastRun, outcome: RunOutcome | None, name: str) -> Html:
+    """The verdict by the first measure, linked to the comparison."""
+    if outcome is None or past.known is None:
         return element("td", "–")
-    if name not in went.verdicts:
+    if name not in outcome.verdicts:
         return element("td", "cannot be compared")
-    found = went.verdicts[name]
+    found = outcome.verdicts[name]
     if found is None:
         return element("td", "it is this run")
     measure, verdict = found
     to = link("compare", base=BASELINE + name, cand=past.known.key)
-    said = element("a", f"{spoken(measure)}: {VERDICTS[verdict]}", href=to)
-    return element("td", element("span", said, class_=f"status {LOOKS[verdict]}"))
+    label = element("a", f"{measure_title(measure)}: {VERDICTS[verdict]}", href=to)
+    return element("td", element("span", label, class_=f"status {LOOKS[verdict]}"))

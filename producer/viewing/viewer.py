@@ -1,4 +1,4 @@
-"""What the pages of one viewer are made from, and what of it is kept so that nobody reads it twice."""
+"""The data of a viewer's pages, with caches."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from evalq.workers.settings import Settings
 
 T = TypeVar("T")
 Query = Mapping[str, list[str]]
-"""What stands behind the question mark of an address."""
+"""The query of an address."""
 
 _LARGEST = 4_000_000
-"""Of a larger report.json the index shows no headline."""
+"""The index shows no headline of a larger report.json."""
 
 
 class NewestValues(Generic[T]):
-    """The newest of some values, by what they were made of. For many threads at a time."""
+    """A cache of the newest values. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -41,14 +41,14 @@ class NewestValues(Generic[T]):
         self._changing = threading.Lock()
 
     def get(self, key: Hashable) -> T | None:
-        """The value of ``key``, while it is kept."""
+        """The value of ``key``, if it is still here."""
         with self._changing:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
 
     def put(self, key: Hashable, value: T) -> T:
-        """Keep ``value``, and give it back."""
+        """Keep ``value``, and return it."""
         with self._changing:
             self._values[key] = value
             self._values.move_to_end(key)
@@ -58,7 +58,7 @@ class NewestValues(Generic[T]):
 
 
 class Viewer:
-    """The runs that are shown, and what was read of them."""
+    """The runs to show, with caches of their reports."""
 
     def __init__(self, given: Sequence[str], servers: Servers) -> None:
         """``given`` as in `Catalogue`. Raises UsageError, and what connecting to a server raises."""
@@ -78,7 +78,7 @@ class Viewer:
             raise UsageError(f"{known.folder.path}: {error.strerror or error}") from error
 
     def head(self, known: KnownRun) -> Summary | None:
-        """What the page of a finished run in a folder begins with; None where that is not soon known."""
+        """The summary of a finished run in a folder; None if it is slow to read."""
         if known.folder is None or not known.folder.reported:
             return None
         try:
@@ -88,12 +88,12 @@ class Viewer:
             if kept is None and found.st_size <= _LARGEST:
                 report = known.folder.report()
                 kept = self._heads.put(key, summary_of(plugins.get(report["evaluator"]), report))
-        except (Exception, SystemExit):  # the run's own page says what: a plug-in takes no other's run along
+        except (Exception, SystemExit):  # the run's own page shows the error; other runs are not affected
             return None
         return kept
 
     def path_of(self, known: KnownRun) -> Path | None:
-        """The records.jsonl of a run, where it is here."""
+        """The records.jsonl of a run, if it is here."""
         return known.folder.own(RECORDS) if known.folder and known.folder.records.is_file() else None
 
 
@@ -103,21 +103,21 @@ def query_value(query: Query, name: str) -> str:
 
 
 def query_number(query: Query, name: str) -> int:
-    """A count in a query: 0 where it has none, or it is none that could be."""
+    """A count in a query; 0 without a valid one."""
     given = query_value(query, name)
     return int(given) if given.isascii() and given.isdigit() and len(given) < 13 else 0
 
 
-# The runs that pages compare: by the key of a run that is shown, or by the name of a baseline.
+# The runs that pages compare, by the key of a run or the name of a baseline.
 
 BASELINE = "baseline:"
-"""Before the names of baselines where runs are named too."""
+"""Prefix of baselines' names where runs have names, too."""
 Stamp = tuple[str, int, int, int]
 _FEW_BYTES = 1 << 26
 
 
 class RunSide(NamedTuple):
-    """A run to be compared; ``known`` where it is among those that are shown."""
+    """A run to compare; ``known`` if it is among the runs of the viewer."""
 
     name: str
     cases: RunCases
@@ -125,18 +125,18 @@ class RunSide(NamedTuple):
 
 
 class RunSides:
-    """Runs as sides of comparisons, and what came of those. For many threads at a time."""
+    """Runs as sides of comparisons, with a cache of comparisons. Thread-safe."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._cases: NewestValues[RunCases] = NewestValues(3)  # of a run of 200,000 cases it takes about 100 MB
+        self._cases: NewestValues[RunCases] = NewestValues(3)  # a run of 200,000 cases takes about 100 MB
         self._compared: NewestValues[list[MeasureComparison]] = NewestValues(500)
         self._reading = threading.Lock()
 
     def side(self, name: str, partner: str = "") -> RunSide:
         """The run of this key, or the baseline of this name that is to be compared with the run ``partner``.
 
-        Raises EvalqError where there is none, or nothing of it to compare.
+        Raises EvalqError if there is none, or if it cannot be compared.
         """
         if name.startswith(BASELINE):
             return self._baseline(name.removeprefix(BASELINE), partner)
@@ -146,28 +146,28 @@ class RunSides:
         return RunSide(known.run, self.cases(known), known)
 
     def at_hand(self, known: KnownRun) -> bool:
-        """Whether how the cases of a run went is soon known: there are few records, or somebody has compared it."""
+        """Whether a run's cases are quick to read: it has few records, or a cases.json."""
         if known.folder is None:
             return True
         try:
             few = known.folder.records.stat().st_size <= _FEW_BYTES
         except OSError:
-            return True  # and that is soon known as well
+            return True  # the error is quick, too
         return few or (known.folder.path / CASES).is_file()
 
     def cases(self, known: KnownRun) -> RunCases:
-        """How the cases of a run went. Raises EvalqError."""
+        """The cases of a run. Raises EvalqError."""
         if known.folder is None:
             data = self._viewer.ledger.cases(known.run)
             if data is None:
-                raise UsageError(f"run {known.run}: the ledger does not have how its cases went; see it in its folder")
-            return decode_cases(data, f"what the ledger has of run {known.run}")
+                raise UsageError(f"run {known.run}: the ledger does not have its cases; compare it where its folder is")
+            return decode_cases(data, f"the ledger's record of run {known.run}")
         key = self.stamp(known)
-        with self._reading:  # two at once would read the same records twice
+        with self._reading:  # otherwise two threads would read the same records
             return self._cases.get(key) or self._cases.put(key, cases_of(known.folder, keep=False))
 
     def stamp(self, known: KnownRun) -> Stamp:
-        """What is another one when a run has another report. Raises UsageError where it has none."""
+        """A stamp that changes with a run's report. Raises UsageError without a report."""
         if known.folder is None:
             return known.run, 0, 0, 0
         try:
@@ -177,11 +177,11 @@ class RunSides:
         return str(known.folder.path), found.st_ino, found.st_size, found.st_mtime_ns
 
     def baselines(self) -> dict[str, list[RunCases]]:
-        """What is approved, by name; one that cannot be read is left out."""
+        """The approved runs by name, without those that cannot be read."""
         return self._viewer.ledger.ask(_approved_runs, _approved_runs(Servers(Settings())))
 
     def compare(self, base: RunCases, cand: RunCases, margin: float) -> list[MeasureComparison]:
-        """By every measure that both have. Raises UsageError for runs of two evaluators."""
+        """Compare by every measure that both have. Raises UsageError for runs of two evaluators."""
         key = (base.report, cand.report, base.run, cand.run, margin)
         return self._compared.get(key) or self._compared.put(key, compare_runs(base, cand, margin))
 
@@ -192,12 +192,12 @@ class RunSides:
         if other is not None and len(same) > 1:
             same = [run for run in same if run.target == other.target]
         if not same:
-            raise UsageError(f"the baseline {name!r} holds no run of that evaluator")
+            raise UsageError(f"the baseline {name!r} has no run of that evaluator")
         found = same[0]
         known = next((each for each in self._viewer.catalogue.runs() if each.run == found.run), None)
         return RunSide(f"{name} ({slot_of(found)}, run {found.run})", found, known)
 
 
 def _approved_runs(servers: Servers) -> dict[str, list[RunCases]]:
-    """Of the current folder, and of the servers where one is named."""
+    """The approved runs of the current folder, and of the named server."""
     return Baselines(servers).every()[0]

@@ -132,5 +132,5 @@ def test_a_page_of_a_run_that_goes_changes_by_itself(
         records.write_bytes(b"{}\n" * 12)
         tab.wait("document.querySelector('[data-fact=Records]').textContent === '12'")
         folder.note(state="paused")
-        tab.wait("document.body.innerText.includes('How it stands')")
+        tab.wait("document.body.innerText.includes('Run state')")
         assert not tab.complaints

@@ -113,7 +113,7 @@ def test_a_log_that_vanished_while_nobody_followed_is_refused(stage: Stage) -> N
     stage.log.rename(stage.log.with_name("held"))  # keeps the inode in use
     stage.log.with_name("held").rename(stage.out / "held")
     stage.append(lines(100, 5))
-    refused(stage, "the log was replaced", "is in no file beside it")
+    refused(stage, "the log was replaced", "is in no file beside the log")
 
 
 def test_a_log_that_vanished_while_it_was_followed_is_finished_first(stage: Stage) -> None:

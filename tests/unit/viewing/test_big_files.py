@@ -74,7 +74,7 @@ def test_a_search_stops_after_a_while_and_goes_on_where_it_stopped(tmp_path: Pat
     records = RecordReader(path, LineIndexes(), generic_rows, REPORT)
     at, found, looks = 0, [], 0
     while True:
-        looked = records.look(at, RecordFilter(failed=True), seconds=0.0)
+        looked = records.search(at, RecordFilter(failed=True), seconds=0.0)
         found += [each.number for each in looked.found]
         looks += 1
         assert looked.end > at
@@ -94,9 +94,9 @@ records = RecordReader(Path(sys.argv[1]), LineIndexes(), generic_rows, {"results
 def memory(kind):
     return int(re.search(kind + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 before = memory("VmRSS")
-began = time.process_time(); first = records.look(0, RecordFilter()); opened = time.process_time() - began
-last = records.look(999_950, RecordFilter())
-began = time.process_time(); again = records.look(500_000, RecordFilter()); turned = time.process_time() - began
+began = time.process_time(); first = records.search(0, RecordFilter()); opened = time.process_time() - began
+last = records.search(999_950, RecordFilter())
+began = time.process_time(); again = records.search(500_000, RecordFilter()); turned = time.process_time() - began
 assert [each.number for each in first.found] == list(range(100))
 assert [each.number for each in last.found] == list(range(999_950, 1_000_000))
 assert again.found[0].row.record == "a:500000"

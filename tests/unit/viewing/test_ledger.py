@@ -114,7 +114,7 @@ def test_a_report_that_waits_in_the_ledger_is_shown_and_compared(
         browser.enter()
         page = browser.get(f"/run/{run}")
         assert "40 of 60 transcripts comply" in page.text
-        assert "The records of this run are not here, only its report" in page.text
+        assert "Only the report of this run is here" in page.text
         assert browser.get(f"/run/{run}/records").status == 404
         assert "Pass rate: inconclusive" in browser.get(f"/compare?base={run}&cand={other}").text
 

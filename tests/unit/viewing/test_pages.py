@@ -38,7 +38,7 @@ def test_the_index_has_every_run_and_finds_those_that_are_searched_for(made: Mad
             assert "1 of 2 runs" in found, query
             assert "40 of 60" in found
         assert "0 of 2 runs" in browser.get("/?q=nobody").text
-        assert "No run is like that." in browser.get("/?state=paused").text
+        assert "No run matches." in browser.get("/?state=paused").text
 
 
 def test_a_run_s_page_says_what_its_report_says(made: Made) -> None:
@@ -205,7 +205,7 @@ def test_a_run_that_is_being_written_shows_how_far_it_is(here: Path) -> None:
         browser.enter()
         left = browser.get("/run/going")
         assert "no process drives it here; resume it with: evalq resume" in left.text
-        assert "nobody drives it" in browser.get("/").text
+        assert "no process drives it" in browser.get("/").text
         with folder.driving() as mine:
             assert mine
             page = browser.get("/run/going")
@@ -331,7 +331,7 @@ def test_damaged_records_are_shown_as_such(made: Made) -> None:
         found = browser.get(f"/run/{key}/table")
         assert (found.status, "line 3 of records.jsonl is damaged" in found.text) == (404, True)
         found = browser.get("/?" + "&".join(f"q={n}" for n in range(150)))
-        assert (found.status, "The address asks for too much." in found.text) == (400, True)
+        assert (found.status, "The query of the address is too long." in found.text) == (400, True)
 
 
 def test_two_runs_of_one_id_are_two(made: Made) -> None:

@@ -74,7 +74,7 @@ def test_what_cannot_be_compared_says_why(made: Made, here: Path) -> None:
             ("", "Pick two runs"),
             (f"base={first}", "Pick two runs"),
             (f"base={first}&cand=nobody", "no run here is called 'nobody'"),
-            (f"base=baseline:none&cand={first}", "the baseline 'none' holds no run of that evaluator"),
+            (f"base=baseline:none&cand={first}", "the baseline 'none' has no run of that evaluator"),
             (f"base={first}&cand={second}", "only the report is here"),
             *(
                 (f"base={first}&cand={first}&margin={m}", "a margin is a share")
@@ -114,7 +114,7 @@ def test_a_history_does_not_read_runs_of_very_many_records(made: Made, monkeypat
     with viewing() as browser:
         page = "/suite?evaluator=verification&suite=default"
         found = browser.enter().get(page)
-        assert "2 runs have too many records to be read" in found.text
+        assert "2 runs have too many records for this page" in found.text
         assert "<figure" not in found.body
         assert CliRunner().invoke(cli, ["compare", str(first), str(second)]).exit_code == 0
         found = browser.get(page)
