@@ -63,7 +63,7 @@ def _of_pairs(sets: Mapping[str, AnswerSet], run: Path) -> Counter[tuple[bool, s
             if repeat % 2 == 0:
                 # In a fixed frame answers are the same where what stands in it is.
                 same = each.same or each.answers[repeat] == each.answers[repeat + 1]
-                said = half_of(each.answers[repeat], repeat, votes_of(record.get("judgements"))).said
+                said = half_of(each.answers[repeat], repeat, votes_of(record.get("judgements"))).outcome
                 found[same, said or "not asked"] += 1
     return found
 

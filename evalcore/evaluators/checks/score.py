@@ -393,11 +393,11 @@ class OutputScorer:
 
 def _score_line(line: _OutputLine) -> ScoredOutput:
     """The result of a valid line. Raises InvalidField."""
-    record, plan, of = line.record, line.plan, (line.plan, line.repeat)
+    record, plan, plan_and_repeat = line.record, line.plan, (line.plan, line.repeat)
     usage = usage_of(record)
     votes = _votes(line)
     if lacks_output(record):
-        return ScoredOutput("error", why_no_output(record), *of, usage=usage, planned=line.planned)
+        return ScoredOutput("error", why_no_output(record), *plan_and_repeat, usage=usage, planned=line.planned)
     answer = _answer_of(record, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
     # An output with a check that cannot be computed counts in no rate, whatever other checks say: rates over the
@@ -409,7 +409,9 @@ def _score_line(line: _OutputLine) -> ScoredOutput:
         status, score, reason = passes(verdicts, plan.case.thresholds.score)
     mark = NOT_COUNTED if score is None else _mark_of(answer, line)
     labels = _output_labels(record, plan.labels, line.repeat, line.repeated, () if score is None else verdicts)
-    return ScoredOutput(status, reason, *of, score, verdicts, usage, answer.text, line.planned, mark, votes, labels)
+    return ScoredOutput(
+        status, reason, *plan_and_repeat, score, verdicts, usage, answer.text, line.planned, mark, votes, labels
+    )
 
 
 def _mark_of(answer: Answer, line: _OutputLine) -> AnswerMark:

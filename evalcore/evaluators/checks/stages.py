@@ -18,8 +18,7 @@ from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS, PAIR,
 from evalq.evalcore.evaluators.checks.diversity.near import kind_of_text, normal
 from evalq.evalcore.evaluators.checks.inputs import selected
 from evalq.evalcore.evaluators.checks.params import ChecksParams, diversity_of
-from evalq.evalcore.evaluators.checks.score import PendingQuestion as PendingQuestion
-from evalq.evalcore.evaluators.checks.score import scorer_for
+from evalq.evalcore.evaluators.checks.score import PendingQuestion, scorer_for
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.cut import batches, opened
@@ -108,7 +107,7 @@ class VerdictStage:
         if pending.question.key == PAIR.key:
             other = self._other_answer(pending)
             fits = other is not None and max(len(pending.text), len(other)) <= LONGEST
-            # Of a repeated repeat, only the first answer counts.
+            # If several answers have the same repeat, only the first one counts.
             return fits and self._answers.get(key) == pending.text
         return not pending.question.against or key in self._against
 
@@ -149,7 +148,7 @@ class VerdictStage:
             return line
         # Raw values, so that numbers and repeated keys of an answer stay as written.
         record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        # Drop old replies even to questions that cannot be asked now: they compared with another run.
+        # Old replies go even without new ones: they were about a comparison with another run.
         keys = {pending.question.key for pending in possible}
         replies = [vote for vote in _recorded_replies(record) if vote.check not in keys]
         for pending in filter(self._can_ask, possible):

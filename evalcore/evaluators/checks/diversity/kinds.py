@@ -135,14 +135,14 @@ _OUTCOMES = {True: "same", False: "different", None: "undecided"}
 class PairHalf(NamedTuple):
     """One answer of a pair. ``text`` is its digest, ``other`` that of the text it was compared with, if any.
 
-    ``said`` is the judge's verdict: same, different, undecided, unreadable or failed. It is empty without a judgement,
-    and for the second answer of a pair, whose record has none.
+    ``outcome`` is the judge's verdict: same, different, undecided, unreadable or failed. It is empty without a
+    judgement, and for the second answer of a pair, whose record has none.
     """
 
     repeat: int
     text: str
     other: str = ""
-    said: str = ""
+    outcome: str = ""
 
 
 def pair_digest(text: str, other: str) -> str:
@@ -150,9 +150,9 @@ def pair_digest(text: str, other: str) -> str:
     return f"{text_digest(text)}.{text_digest(other)}"
 
 
-def _pair_prompt(asked: str | None, answer: str, other: str, order: int) -> Asked:
+def _pair_prompt(program_input: str | None, answer: str, other: str, order: int) -> Asked:
     texts = {"first": answer, "second": other}
-    return written(SAME, texts if asked is None else {**texts, "input": asked})
+    return written(SAME, texts if program_input is None else {**texts, "input": program_input})
 
 
 def _read_same(reply: dict[str, Any]) -> bool | None:
@@ -172,12 +172,12 @@ def half_of(text: str, repeat: int, votes: Iterable[Vote]) -> PairHalf:
     if repeat % 2:
         return PairHalf(repeat, digest)
     # Only judgements of this text: the answer may have changed since.
-    own_votes = [vote for vote in votes if vote.check == PAIR.key and vote.about.partition(".")[0] == digest]
-    if not own_votes or len(text) > LONGEST:
+    pair_votes = [vote for vote in votes if vote.check == PAIR.key and vote.about.partition(".")[0] == digest]
+    if not pair_votes or len(text) > LONGEST:
         return PairHalf(repeat, digest)
     # As for checks, votes of two judges are not a verdict.
-    outcome = _outcome_of(own_votes[0]) if len({vote.judge for vote in own_votes}) == 1 else "unreadable"
-    return PairHalf(repeat, digest, own_votes[0].about.partition(".")[2], outcome)
+    outcome = _outcome_of(pair_votes[0]) if len({vote.judge for vote in pair_votes}) == 1 else "unreadable"
+    return PairHalf(repeat, digest, pair_votes[0].about.partition(".")[2], outcome)
 
 
 def _outcome_of(vote: Vote) -> str:
@@ -228,9 +228,9 @@ def _count_pairs(halves: Sequence[PairHalf]) -> tuple[Counter[str], int]:
         pairs, judged = min(len(firsts), seconds.total()), 0
         unpaired += len(firsts) + seconds.total() - 2 * pairs
         for half in firsts:
-            if half.said and seconds[half.other]:
+            if half.outcome and seconds[half.other]:
                 seconds[half.other] -= 1
-                outcomes[half.said] += 1
+                outcomes[half.outcome] += 1
                 judged += 1
         outcomes["not_asked"] += pairs - judged
     return outcomes, unpaired

@@ -325,14 +325,14 @@ class NearKinds:
         mine = _unpack_sketch(sketched)
         inside = frozenset(mine.hashes)
         for other in self._candidates(text, mine):
-            root, own_root = self._root(other), self._root(text)
-            if root == own_root:
+            root, text_root = self._root(other), self._root(text)
+            if root == text_root:
                 continue
             shared, either = _overlap(mine, inside, _unpack_sketch(self._sketches[other]))
             # Rounded: in floats, .55 of 100 is a little more than 55.
             if shared and shared >= round(self._alike * either, 9):
-                self._kind[own_root] = root
-                self._size[root] += self._size.pop(own_root)
+                self._kind[text_root] = root
+                self._size[root] += self._size.pop(text_root)
                 self.mode = max(self.mode, self._size[root])
 
     def _candidates(self, text: bytes, mine: Sketch) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Checks of an answer's text: what it is, contains or matches, what a pattern captures, and refusals."""
+"""Checks of an answer's text: equality, parts, patterns, captured texts, and refusals."""
 
 from __future__ import annotations
 
