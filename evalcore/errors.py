@@ -1,4 +1,4 @@
-"""Every error evalq raises on purpose, and the exit code it ends a command with.
+"""Every error that evalq raises on purpose, with its exit code.
 
     EvalqError                          exit   whose fault
     |-- UsageError                        2    the command line
@@ -59,7 +59,7 @@ SHOWN_FAULTS = 20
 
 
 class EvalqError(Exception):
-    """The root: ``exit_code`` is what a command returns when this ends it."""
+    """The base class: a command that ends with it returns ``exit_code``."""
 
     exit_code: ClassVar[int] = 3
 
@@ -83,7 +83,7 @@ class UnknownEvaluator(ConfigError):
 class InputError(EvalqError):
     """The data is not what the evaluator reads.
 
-    ``faults`` holds ("file:line", reason) pairs in input order, ``total`` how many there were in all.
+    ``faults`` holds ("file:line", reason) pairs in input order, ``total`` counts all of them.
     """
 
     exit_code = 2
@@ -119,7 +119,7 @@ class BrokerUnreachable(InfrastructureError):
 
 
 class ServerRefused(InfrastructureError):
-    """A server answers, and refuses; that does not pass by itself."""
+    """A server answers, but refuses; that does not pass by itself."""
 
 
 class WorkersLost(InfrastructureError):
@@ -127,20 +127,20 @@ class WorkersLost(InfrastructureError):
 
 
 class StorageError(InfrastructureError):
-    """A file cannot be written or read where it has to be."""
+    """evalq cannot write or read a file that it needs."""
 
     NO_SPACE: ClassVar = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-    """What the system says where there is no room: that may pass, unlike a wrong name or a missing right."""
+    """The system's errors for lack of space: that may pass, unlike a wrong name or a missing right."""
     NO_FILES: ClassVar = frozenset({errno.EMFILE, errno.ENFILE})
-    """What it says where too many files are open: nothing is wrong with the file that was to be opened."""
+    """The system's errors for too many open files: the file itself is fine."""
     NO_DISK: ClassVar = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT})
-    """What it says where the disk itself fails, or the server of a file system: no name or right is wrong."""
+    """The system's errors for a failing disk or file server: no name or right is wrong."""
     NO_PROCESS: ClassVar = frozenset({errno.EAGAIN, errno.ENOMEM})
-    """What it says where a process cannot be started: no file has anything to do with that."""
+    """The system's errors if no process can start: files have no part in that."""
 
     @classmethod
     def of(cls, error: OSError, path: object, then: str) -> StorageError:
-        """What the system said of ``path`` (or of the file it names), how to fix that, and what to do ``then``."""
+        """The system's error for ``path`` (or the file that it names), how to fix it, and what to do ``then``."""
         where = path if error.filename is None else error.filename
         if error.filename is None and error.errno in cls.NO_PROCESS:
             where = "no process can be started"
@@ -169,7 +169,7 @@ class AlreadyRunning(InfrastructureError):
     """Another process drives the run; ``by`` says which ("host pid ..."). A process that gets this only watches."""
 
     def __init__(self, run: str, by: str, server: str = "") -> None:
-        """``server``: the options that name it for a command, where its folder is not enough."""
+        """``server`` has the options that name it for a command, if the run's folder is not enough."""
         watch = f"evalq watch {shlex.quote(run)} {server}".rstrip()
         super().__init__(f"run {run} is driven by another process ({by}); see it with: {watch}")
         self.run = run
@@ -177,11 +177,11 @@ class AlreadyRunning(InfrastructureError):
 
 
 class Finished(AlreadyRunning):
-    """Another process has driven the run to its end: there is nothing left to compute, only a report to fetch."""
+    """Another process has finished the run: nothing is left to compute, only a report to fetch."""
 
     def __init__(self, run: str, server: str = "") -> None:
         report = f"evalq report {shlex.quote(run)} {server}".rstrip()
-        # Past the parent's own words: nobody drives it any more, so that there is nothing to watch.
+        # Skip the parent's message: no process drives the run any more, so there is nothing to watch.
         InfrastructureError.__init__(self, f"run {run} was finished by another command; see it: {report}")
         self.run = run
         self.by = ""
@@ -212,7 +212,7 @@ class Interrupted(EvalqError):
 
 
 def resource_shortage(error: BaseException) -> str:
-    """What this machine has too little of, and what to do about it, where an error says only that; else empty."""
+    """The resource that this machine lacks, and what to do about it; empty for any other error."""
     if isinstance(error, MemoryError):
         return "there is no memory left; raise its limit (ulimit -v, or the container's)"
     # Python has no class for it.

@@ -1,7 +1,7 @@
 """Opening files in folders that somebody else may have filled: an untrusted checkout, or a data folder in use.
 
-What is written goes through no link, and under no name that could be guessed beforehand. What is read is a plain
-file: a pipe or a device in its place could keep its reader waiting for ever, or never end.
+evalq writes through no link, and under no name that anybody could guess. It reads only plain files: a pipe or a device
+could keep its reader waiting for ever, or never end.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _PIECE = 1 << 20
 
 
 def read_up_to(stream: BinaryIO, most: int) -> bytes:
-    """What is left in ``stream``, and one byte more than ``most`` where it is longer. Raises OSError."""
-    # In pieces: asked for all at once, Python takes room for the most that there may be before it reads anything.
+    """The rest of ``stream``, or ``most`` + 1 bytes if it is longer. Raises OSError."""
+    # Read in pieces: otherwise Python allocates all of ``most`` before it reads anything.
     parts, left = [], most + 1
     while left and (part := stream.read(min(left, _PIECE))):
         parts.append(part)
@@ -31,17 +31,17 @@ def read_up_to(stream: BinaryIO, most: int) -> bytes:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A stream whose bytes become the file at ``path`` when the block ends well; else what is there stays as it is.
+    """A stream whose bytes become the file at ``path`` if the block succeeds; otherwise the old file stays.
 
-    They go to a new file next to it, under a random name, which is synced and renamed. Where ``path`` is a link, it is
-    the link that is replaced. ``mode`` is the file's, less the umask. Raises OSError.
+    The bytes go to a new file next to it, under a random name, which is synced and renamed. If ``path`` is a link, the
+    new file replaces the link. ``mode`` is the file's, less the umask. Raises OSError.
     """
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         with open(partial, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as out:
             yield out
             out.flush()
-            # Synced before the rename: otherwise a crash can leave the new name with none of the bytes.
+            # Sync before the rename: otherwise a crash can leave the new name without the bytes.
             os.fsync(out.fileno())
         partial.replace(path)
     except BaseException as error:
@@ -53,7 +53,7 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def _of_the_disk(error: OSError) -> bool:
-    """Whether a write said so, which names no file."""
+    """Whether it is an error of a write, which names no file."""
     return error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -64,18 +64,18 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 
 def open_new(path: Path) -> BinaryIO:
-    """A new file in place of whatever is at ``path``; what a link there leads to is left alone. Raises OSError."""
+    """A new file that replaces anything at ``path``; the target of a link there stays. Raises OSError."""
     path.unlink(missing_ok=True)
     return path.open("xb")  # O_EXCL follows no link
 
 
 def open_appending(path: Path) -> FileIO:
-    """The plain file at ``path``, made where there is none, unbuffered. Raises OSError, ELOOP for a link."""
+    """The plain file at ``path``, created if missing, unbuffered. Raises OSError, ELOOP for a link."""
     return open(path, "ab", buffering=0, opener=_unlinked)
 
 
 def open_input(path: str | os.PathLike[str]) -> BufferedReader:
-    """The plain file at ``path``, or that a link there leads to. Raises OSError for anything else, and never waits."""
+    """The plain file at ``path``, or behind a link there. Raises OSError for anything else, and never waits."""
     return open(path, "rb", opener=_plain)
 
 
@@ -91,13 +91,13 @@ def open_unlinked(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def open_given(path: str | os.PathLike[str]) -> BufferedReader:
-    """The same, and what a user's shell hands over under /dev: standard input, and the pipe of ``<(command)``."""
-    handed = os.path.normpath(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
-    return open(path, "rb") if handed else open_input(path)
+    """The file that a user names: as `open_input`, but also standard input, and the pipe of ``<(command)``."""
+    from_shell = os.path.normpath(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+    return open(path, "rb") if from_shell else open_input(path)
 
 
 def open_raw(path: str | os.PathLike[str]) -> FileIO:
-    """The same, unbuffered."""
+    """The plain file at ``path``, or behind a link there, unbuffered. Raises OSError."""
     return open(path, "rb", buffering=0, opener=_plain)
 
 
@@ -106,15 +106,15 @@ def _unlinked(path: str, flags: int) -> int:
         return _plain(path, flags | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "a link, which is not written through: remove it", path) from None
+            raise OSError(errno.ELOOP, "a link, and evalq writes through no link: remove it", path) from None
         raise
 
 
 def _plain(path: str, flags: int) -> int:
     """A descriptor of a regular file: opening a pipe would wait for its other end, reading a terminal for a person."""
-    # Judged by the open file: between a look at the name and opening it, something else could take its place.
-    found = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+    # Check the open file, not the name, since another file could take that name before it is opened.
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "not a plain file (a pipe, a device or a folder)", path)
-    return found
+    return descriptor

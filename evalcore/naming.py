@@ -1,4 +1,4 @@
-"""Words for values and places in an output, so that every message says them alike."""
+"""Words for values and paths in an output, the same in every message."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _KINDS = {
 
 
 def kind_of(value: object) -> str:
-    """What ``value`` is in the words of JSON, such as "a string" or "null"."""
+    """The kind of ``value`` in the words of JSON, such as "a string" or "null"."""
     return _KINDS.get(type(value), f"a {type(value).__name__}")
 
 
 def found(record: Mapping[str, Any], key: str) -> str:
-    """What ``record`` has under ``key``: a number or boolean as written, the kind of anything else, or "missing"."""
+    """The value under ``key`` in words: a number or boolean as written, the kind of anything else, or "missing"."""
     if key not in record:
         return "missing"
     value = record[key]
@@ -31,7 +31,7 @@ def found(record: Mapping[str, Any], key: str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name has a form in UTF-8. One that a system gives in other bytes has half surrogates for these."""
+    """Whether a name is valid UTF-8. Python has half surrogates for other bytes in a system's names."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -47,5 +47,5 @@ def join(path: str, key: str | int) -> str:
 
 
 def shorten(text: str, most: int = 80) -> str:
-    """``text``, cut to ``most`` characters with an ellipsis where it is longer."""
+    """``text``, cut to ``most`` characters with an ellipsis if it is longer."""
     return text if len(text) <= most else text[: most - 1] + "…"

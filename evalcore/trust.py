@@ -1,7 +1,8 @@
-"""Who may choose what evalq runs, calls, sends and reads: one table, and one function that every caller asks.
+"""Who may choose the programs that evalq runs, the servers it calls, the keys it sends and the files it reads.
 
-The user of the machine chooses, on the command line and in the machine's settings. Nobody else does: a folder, a file
-or a message may come from anybody, and names at most files in its own folder. `SECURITY.md` prints the table.
+The user of the machine chooses, on the command line and in the machine's settings. A folder, a file or a message may
+come from anybody, so it chooses at most files in its own folder. All callers ask `allows`; `SECURITY.md` prints the
+table.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from evalq.evalcore.errors import UsageError
 
 
 class Writer(enum.Enum):
-    """Whose words they are."""
+    """Where a value comes from, and so who wrote it."""
 
     COMMAND_LINE = "command line"
     SETTINGS = "settings"
@@ -31,7 +32,7 @@ class Writer(enum.Enum):
 
 
 class Thing(enum.Enum):
-    """What is chosen: a program or function to run, a server to call, a key to send, a file, a variable to read."""
+    """A thing to choose: a program or function to run, a server to call, a key to send, a file, a variable to read."""
 
     PROGRAM = "program"
     HOST = "host"
@@ -41,7 +42,7 @@ class Thing(enum.Enum):
 
 
 class Reach(enum.Enum):
-    """What a writer may choose of a thing."""
+    """How freely a writer may choose a thing."""
 
     ANY = "any"
     WITHIN = "within"
@@ -49,7 +50,7 @@ class Reach(enum.Enum):
 
 
 class WriterRow(NamedTuple):
-    """What one writer may choose of each thing, and ``within`` which folders its paths are."""
+    """The reach of one writer for each thing, and ``within`` which folders its paths must be."""
 
     program: Reach
     host: Reach
@@ -59,7 +60,7 @@ class WriterRow(NamedTuple):
     within: str = ""
 
     def reach(self, thing: Thing) -> Reach:
-        """What it may choose of ``thing``."""
+        """The writer's reach for ``thing``."""
         reach: Reach = getattr(self, thing.name.lower())
         return reach
 
@@ -101,9 +102,9 @@ WRITERS: Mapping[Writer, str] = {
 def allows(
     writer: Writer, thing: Thing, value: str | os.PathLike[str] = "", within: Iterable[str | os.PathLike[str]] = ()
 ) -> bool:
-    """Whether ``writer`` may choose ``value`` for ``thing``; a path has to lead into one of the folders ``within``.
+    """Whether ``writer`` may choose ``value`` for ``thing``; a path must lead into one of the folders ``within``.
 
-    Links are followed: what counts is the file that would be opened.
+    It follows links, so that the file that would be opened counts.
     """
     reach = TABLE[writer].reach(thing)
     if reach is not Reach.WITHIN:
@@ -118,6 +119,6 @@ def allows(
 def refuse(
     writer: Writer, thing: Thing, value: str, where: str, then: str, within: Iterable[str | os.PathLike[str]] = ()
 ) -> None:
-    """Raise UsageError where ``writer`` may not choose ``value``: ``where`` it stands, and what to do ``then``."""
+    """Raise UsageError if ``writer`` may not choose ``value``: say ``where`` it is, and what to do ``then``."""
     if not allows(writer, thing, value, within):
         raise UsageError(f"{where}: a {writer.value} does not choose the {thing.value} {value}; {then}")

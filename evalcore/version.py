@@ -1,4 +1,4 @@
-"""Which code this is: answers of different code are never mixed."""
+"""The version of the code, by its bytes, because evalq never mixes answers of different versions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from evalq.evalcore.model.canonical import canonical_json
 __version__ = version("evalq")
 
 COMPUTING = ("google-re2", "jsonschema", "msgspec", "numpy", "rapidfuzz", "referencing", "sacrebleu")
-"""The packages whose own version an answer can depend on: matching, reading and writing numbers, distances.
+"""The packages on whose version an answer can depend: matching, reading and writing numbers, distances.
 
-The others that evalcore imports only check what a producer was given (pydantic and its core, pyyaml), give back bytes
-that are compared by digest (zstandard), or give digests that are the same in all versions (blake3).
+The others that evalcore imports only check a producer's input (pydantic and its core, pyyaml), give back bytes that a
+digest checks (zstandard), or give the same digests in all versions (blake3).
 """
 _PACKAGES = ("evalcore", "workers")
-# Texts and tables, too: an answer depends on the prompts of judges and on word lists as much as on code.
+# With texts and tables: an answer depends on judges' prompts and on word lists as much as on code.
 _KINDS = (".py", ".c", ".h", ".lua", ".yaml", ".json", ".md")
 _DIGITS = 12
 
@@ -31,15 +31,15 @@ _DIGITS = 12
 def code_version() -> str:
     """Twelve hexadecimal digits over all of `code_parts`.
 
-    Part of every queue's name: a worker of other code never sees the message.
+    Every queue's name has them, so that a worker of other code never sees the message.
     """
     return _digest(code_parts())
 
 
 def code_now() -> str:
-    """The code version of a process that begins now: another than `code_version` after an upgrade in place.
+    """The code version of a process that starts now; it differs from `code_version` after an upgrade in place.
 
-    What this process has imported before is of that one, what it imports from now on is of this one.
+    Earlier imports of this process are of `code_version`, later ones of this version.
     """
     return _digest(_parts(*registered_now()))
 
@@ -50,10 +50,10 @@ def _digest(parts: Mapping[str, str]) -> str:
 
 @cached_until_named
 def code_parts() -> Mapping[str, str]:
-    """{part: its version} of what answers and the ledger's scripts depend on.
+    """{part: its version} for all parts on which answers and the ledger's scripts depend.
 
     Parts are the folders of this code, each with a digest of its files; Python's Unicode data; the packages that
-    compute; the packages of plug-ins; and the sources of checks that no package brings.
+    compute; the packages of plug-ins; and the sources of checks outside of packages.
     """
     return _parts(entries().values(), plug_ins(CHECKS))
 
@@ -73,39 +73,39 @@ def _parts(evaluators: Iterable[EntryPoint], checks: Iterable[EntryPoint]) -> di
 
 
 def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
-    """What differs between two codes' parts, in words: "<part> <theirs> (here <ours>)", digests left out."""
-    told = []
+    """The differences between two codes' parts: "<part> <theirs> (here <ours>)", without digests."""
+    lines = []
     for name in sorted({*theirs, *ours}):
         one, other = theirs.get(name, "none"), ours.get(name, "none")
         if one != other:
             plain = name.partition(".")[0] in _PACKAGES and "none" not in (one, other)
-            told.append(name if plain else f"{name} {one} (here {other})")
-    return told
+            lines.append(name if plain else f"{name} {one} (here {other})")
+    return lines
 
 
 def _folders() -> dict[str, hashlib._Hash]:
     """A digest for each folder of the packages, over names and bytes of the files in it. Raises OSError."""
 
-    def refuse(error: OSError) -> None:  # else passed over, and the rest would be taken for the whole
+    def refuse(error: OSError) -> None:  # os.walk would ignore it, and the digest would lack files
         raise error
 
     top = Path(__file__).parent.parent
-    found: dict[str, hashlib._Hash] = {}
+    digests: dict[str, hashlib._Hash] = {}
     for package in _PACKAGES:
-        # Not by pathlib, which would take as long again as all of this: every command begins with it.
-        for place, _, names in os.walk(top / package, onerror=refuse):
-            if own := sorted(name for name in names if name.endswith(_KINDS)):
-                folder = found[".".join(Path(place).relative_to(top).parts)] = hashlib.sha256()
-                for name in own:
-                    with open(f"{place}/{name}", "rb", buffering=0) as stream:
-                        # Bytes rather than syntax trees: a comment that counts as a change costs a restart of workers,
-                        # a change that is missed would mix answers.
-                        folder.update(name.encode() + b"\0" + hashlib.sha256(stream.readall()).digest())
-    return found
+        # Without pathlib, which would double the time: every command does this first.
+        for folder, _, names in os.walk(top / package, onerror=refuse):
+            if sources := sorted(name for name in names if name.endswith(_KINDS)):
+                whole = digests[".".join(Path(folder).relative_to(top).parts)] = hashlib.sha256()
+                for name in sources:
+                    with open(f"{folder}/{name}", "rb", buffering=0) as stream:
+                        # Bytes rather than syntax trees: a changed comment costs a restart of workers, but a change
+                        # that is missed would mix answers.
+                        whole.update(name.encode() + b"\0" + hashlib.sha256(stream.readall()).digest())
+    return digests
 
 
 def _source_digest(module: str) -> str:
-    """Of a module's file, or of all of the package that it is in; "none" where it cannot be found. Nothing is run."""
+    """The digest of a module's file, or of its whole package; "none" if there is none. It runs no code of it."""
     top = module.partition(".")[0]
     try:
         spec = find_spec(top)

@@ -1,4 +1,4 @@
-"""Words: text made equal where only its writing differs, words that exclude one another, and patterns."""
+"""Words: folded text, words that exclude one another, and patterns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JOINERS = "\u200c\u200d"
 def folded(text: str) -> str:
     """NFKC, casefolded, runs of white space as one space, none at either end."""
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    # Casefolding can produce what NFKC would change again, so the text is normalised before and after it.
+    # Casefolding can produce text that NFKC changes again, so normalise before and after it.
     text = text.casefold()
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
@@ -30,14 +30,14 @@ def folded(text: str) -> str:
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether Unicode takes it for punctuation; signs of currency and of arithmetic are none."""
+    """Whether it is punctuation by Unicode; signs of currency and arithmetic are not."""
     return unicodedata.category(character).startswith("P")
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits of any script, with the marks that belong to them (UAX 29): \u0915\u0940 is no \u0915.
+    """Runs of letters and digits of any script, with their marks (UAX 29): \u0915\u0940 is not \u0915.
 
-    Where a script has no spaces between words, each character is one (`UNSPACED`).
+    If a script has no spaces between words, each character is a word (`UNSPACED`).
     """
     return (_ASCII_WORD if text.isascii() else _words()).findall(text)
 
@@ -62,8 +62,8 @@ def marks() -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in runs)
 
 
-# Negations, words that exclude one another, and words that say nothing by themselves: of English, Korean, German,
-# French and Spanish, in part of Japanese and Chinese; all casefolded.
+# Negations, words that exclude one another, and empty words: of English, Korean, German, French and Spanish, and some
+# of Japanese and Chinese; all casefolded.
 
 _NEGATIONS = (
     "no non not never without neither nor none nothing nobody nowhere cannot "
@@ -71,7 +71,7 @@ _NEGATIONS = (
     "pas jamais aucun aucune sans rien ni nunca jamás sin ningún ninguna ninguno nada nadie tampoco 안 못"
 )
 NEGATIONS = frozenset(_NEGATIONS.split())
-"""Negating words of the languages that write them apart."""
+"""Negating words of languages that write them as separate words."""
 PREFIXES = ("non", "un", "in", "im", "il", "ir", "dis", "anti")
 OPPOSING = (
     ("quanti", "quali"),
@@ -129,7 +129,7 @@ _SORTED = {word: tuple(sorted(others)) for word, others in _OTHERS.items()}
 _PREFIXED = (*PREFIXES, *(prefix for pair in OPPOSING for prefix in pair))
 _LEAST = 3
 _JOINED = re.compile("|".join(sorted((word for word in _OTHERS if not word[0] < "ᄀ"), key=len, reverse=True)))
-"""Those of scripts that join words, which are looked for within others."""
+"""The words of scripts that join words; evalq searches for them within others."""
 _EMPTY = (
     "the a an of course sure certainly definitely absolutely clearly obviously surely indeed well okay ok yes "
     "so then please thanks thank you it's its is are that this these those be would it i think we in short fact "
@@ -139,11 +139,11 @@ _EMPTY = (
     "네 예 물론 물론입니다 당연히 당연합니다 확실히 감사합니다 그럼요 음 はい もちろん ええ 好的 当然"
 )
 EMPTY_WORDS = frozenset(_EMPTY.split())
-"""Articles, and words that answers begin and end with whatever they say."""
+"""Articles, and words with which any answer may begin or end."""
 
 
 def denials(text: str, words: list[str]) -> int:
-    """How many negations a text has, whose ``words`` are given; which ones and where is wording."""
+    """How many negations a text with these ``words`` has; which ones does not matter."""
     denied = sum(map(NEGATIONS.__contains__, words))
     if "n't" in text:
         denied += sum(word.endswith("n't") for word in words)
@@ -151,10 +151,10 @@ def denials(text: str, words: list[str]) -> int:
 
 
 def against(word: str) -> tuple[str, ...]:
-    """What a word excludes: other days of the week, and of one with an opposing prefix the word without it.
+    """The words that a word excludes: other days of the week, and for a word with an opposing prefix its rest.
 
-    Not all words that might have a prefix before it; nor what is left of two or three letters: "in" and "un" begin
-    many words whose rest is a word by chance.
+    It leaves out all words with a further prefix, and a rest of two or three letters: many words begin with "in" or
+    "un" by chance.
     """
     others = _SORTED.get(word, ())
     if not word.startswith(_PREFIXED):
@@ -164,19 +164,19 @@ def against(word: str) -> tuple[str, ...]:
 
 
 def sides(text: str) -> list[str]:
-    """The words within ``text``, of scripts that join words, that exclude others."""
+    """The words in ``text`` that exclude others, for scripts that join words."""
     return [] if text.isascii() else _JOINED.findall(text)
 
 
 @lru_cache(maxsize=65536)
 def opposites(word: str) -> tuple[str, ...]:
-    """What would be the opposite of ``word``: some of it no word at all."""
+    """Possible opposites of ``word``; some of them are not words."""
     return tuple(_opposites(word))
 
 
 def _opposites(word: str) -> Iterator[str]:
     yield from _SORTED.get(word, ())
-    # Whole words: index and image begin as a negation does, and negate only where "dex" or "age" is a word, too.
+    # Callers look for whole words: index and image negate only if the text has "dex" or "age", too.
     for prefix in PREFIXES:
         yield prefix + word
         if word.startswith(prefix):
@@ -188,11 +188,11 @@ def _opposites(word: str) -> Iterator[str]:
             yield one + word.removeprefix(other)
 
 
-# Patterns are compiled without Python's warning that a later version may read some of them otherwise: it names a line
-# of evalq, and neither the pattern nor the file that has it.
+# Patterns compile without Python's warning that a later version may read some of them otherwise, because it names a
+# line of evalq, and neither the pattern nor its file.
 
 _LOCK = Lock()
-"""What is shown as a warning is said for all threads at once: blocks that overlap would restore each other's."""
+"""Python's warning filters are shared by all threads: without the lock, overlapping blocks would restore wrong ones."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Calls of a live sweep: prompts, recorded outputs and their cost, whose outputs a run has, and vectors of texts.
+"""Calls of a live sweep: prompts, recorded outputs and their cost, the lineage of outputs, and vectors of texts.
 
-A sweep asks every prompt a number of times. Each (case, repeat) is recorded once, as it came; `Output.line` is its line
-of outputs.jsonl, from which everything after it is evaluated, now or in a replay.
+A sweep asks every prompt a number of times, and records each (case, repeat) once, as it came. `Output.line` is its line
+of outputs.jsonl. evalq evaluates from that line, now and in a replay.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 WHEN_DECIDED = "when-decided"
-"""The rule by which a case may end before all of its calls are made: as soon as its evaluator's `stopping` says so."""
+"""The rule that ends a case before all of its calls are made, as soon as its evaluator's `stopping` says so."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 _Real = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One case's question to an agent. Of a chat ``messages`` are there, and ``text`` is their JSON."""
+    """One case's question to an agent. A chat has ``messages``, and ``text`` is their JSON."""
 
     case: str
     agent: str
@@ -43,15 +43,15 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def digest(self) -> str:
         """SHA-256 of agent and text, and of whether it is a chat."""
         # The zero byte keeps agent and text apart: "a" + "bc" must not be "ab" + "c".
-        told = f"{self.agent}\0{self.text}" + ("\0chat" if self.messages else "")
-        return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
+        text = f"{self.agent}\0{self.text}" + ("\0chat" if self.messages else "")
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One call: ``kind`` of its failure ("" when it was answered); what it took and cost.
+    """One call: the ``kind`` of its failure ("" if it was answered), its time, tokens and cost.
 
-    ``reason`` is why it failed, and what of its reply was not believed or was cut out. ``cut``: how often something
-    that may be secret, such as a key, was replaced by ``***`` in it.
+    ``reason`` says why it failed, and which parts of its reply evalq did not believe or cut out. ``cut`` is how often
+    evalq replaced something that may be secret, such as a key, by ``***``.
     """
 
     kind: str = ""
@@ -72,10 +72,10 @@ class StopNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What was recorded of call ``call`` of a sweep, which is repeat ``repeat`` of ``case``.
+    """The record of call ``call`` of a sweep, which is repeat ``repeat`` of ``case``.
 
-    ``output`` is the JSON of the answer as it was written, None where there is none; ``text`` the whole answer where it
-    is more than that JSON. ``error`` says why there is no output. ``config`` is the digest of the target's settings.
+    ``output`` is the JSON of the answer as it was written, None if there is none. ``text`` is the whole answer if it is
+    more than that JSON. ``error`` says why there is no output. ``config`` is the digest of the target's settings.
     """
 
     call: _Count
@@ -92,53 +92,53 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def failed(self) -> bool:
-        """Whether it is an error: no answer that keeps the target's contract."""
+        """Whether it is an error, without an answer that keeps the target's contract."""
         return bool(self.error)
 
     @property
     def cost(self) -> float:
-        """The cost of all attempts, in the target's currency; 0 where it has no price."""
+        """The cost of all attempts, in the target's currency; 0 if it has no price."""
         return sum(attempt.cost or 0.0 for attempt in self.attempts)
 
     @property
-    def untold(self) -> bool:
-        """Whether it was answered, and nobody knows what that cost."""
+    def cost_unknown(self) -> bool:
+        """Whether an answered attempt has no known cost."""
         return any(not attempt.kind and attempt.cost is None for attempt in self.attempts)
 
     @property
     def priced(self) -> str:
-        """ "told" where it was answered and the cost of all of that is known, "untold" where it is not; else empty."""
-        if self.untold:
+        """The ledger's word for the cost of answers: "told" if it is known, "untold" if not, "" without an answer."""
+        if self.cost_unknown:
             return "untold"
         return "told" if any(attempt.cost is not None for attempt in self.attempts) else ""
 
     def after(self, earlier: Output) -> Output:
-        """The same with the attempts of an ``earlier`` try before its own."""
+        """This output, with the attempts of an ``earlier`` one before its own."""
         return msgspec.structs.replace(self, attempts=(*earlier.attempts, *self.attempts))
 
     def line(self, stop: StopNote | None = None) -> bytes:
         """Its line of outputs.jsonl, without the newline."""
-        told: dict[str, Any] = {"case": self.case, "repeat": self.repeat, "agent": self.agent, "target": self.target}
+        line: dict[str, Any] = {"case": self.case, "repeat": self.repeat, "agent": self.agent, "target": self.target}
         if self.failed:
-            told["error"] = self.error
+            line["error"] = self.error
         else:
-            told["output"] = self.output
+            line["output"] = self.output
         if self.text is not None:
-            told["text"] = self.text
+            line["text"] = self.text
         if stop is not None:
-            told["stop"] = stop
-        return msgspec.json.encode({**told, "prompt": self.prompt, "config": self.config, "attempts": self.attempts})
+            line["stop"] = stop
+        return msgspec.json.encode({**line, "prompt": self.prompt, "config": self.config, "attempts": self.attempts})
 
     @classmethod
     def of_line(cls, data: bytes) -> Output:
-        """The output that a line of outputs.jsonl was written of, as call 0. Raises WireError."""
+        """The output in a line of outputs.jsonl, as call 0. Raises WireError."""
         try:
             line = msgspec.json.decode(data, type=_RecordedLine)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
-        told = {name: getattr(line, name) for name in _RecordedLine.__struct_fields__ if name != "stop"}
-        # A line does not have the number of its call: it is of one sweep only, and any run may take the line over.
-        return cls(call=0, **told)
+        fields = {name: getattr(line, name) for name in _RecordedLine.__struct_fields__ if name != "stop"}
+        # A line has no call number, which belongs to one sweep: any run may take the line over.
+        return cls(call=0, **fields)
 
     @classmethod
     def from_wire(cls, data: bytes) -> Output:
@@ -150,7 +150,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class _Cuts(msgspec.Struct):
-    """Of a line of recorded outputs what was cut out of its attempts."""
+    """How often something was cut out of the attempts in a line of recorded outputs."""
 
     attempts: tuple[_Cut, ...] = ()
     case: str = ""
@@ -161,16 +161,17 @@ class _Cut(msgspec.Struct):
 
 
 def count_cuts(line: bytes, number: int, left_out: LeftOut) -> None:
-    """Count in ``left_out`` what may be secret and was cut out of the reply in a ``line`` of this number: a check of
-    such an answer sees ``***`` there.
+    """Count in ``left_out`` the possible secrets that evalq cut out of the reply in ``line`` (its ``number``).
+
+    A check of such an answer sees ``***`` there.
     """
     if b'"cut"' not in line:
         return
     with contextlib.suppress(msgspec.DecodeError):  # a line that evalq did not write
-        found = msgspec.json.decode(line, type=_Cuts)
+        cuts = msgspec.json.decode(line, type=_Cuts)
         why = "it may be a key of the machine that called"
-        count = sum(attempt.cut for attempt in found.attempts)
-        left_out.add("secret in an answer", why, number, found.case, count=count, instead="***")
+        count = sum(attempt.cut for attempt in cuts.attempts)
+        left_out.add("secret in an answer", why, number, cuts.case, count=count, instead="***")
 
 
 class _RecordedLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -190,10 +191,10 @@ class _RecordedLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Lineage(msgspec.Struct, frozen=True):
-    """Whose answers a run has besides its own. ``reused`` is {run: outputs taken from it}.
+    """The earlier runs whose answers a run has. ``reused`` is {run: outputs taken from it}.
 
-    ``akin`` names all runs that gave any of them, those that gave them to these, too. ``number`` counts the runs before
-    it in the longest such line, and ``first`` is the digest of the report that this line began with.
+    ``akin`` names all runs that the answers went through. ``number`` counts the runs before it in the longest such
+    line, and ``first`` is the digest of the first report in that line.
     """
 
     reused: dict[str, int] = {}
@@ -201,66 +202,67 @@ class Lineage(msgspec.Struct, frozen=True):
     number: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)] = 1
     first: str = ""
 
-    def told(self) -> str:
-        """Whose outputs a run has, in words for whoever reads its numbers."""
-        given = " and ".join(f"{count:,} outputs of {run}" for run, count in sorted(self.reused.items()))
-        return f"it has {given}: no fresh evidence for a gate"
+    def sentence(self) -> str:
+        """The runs whose outputs it has, for readers of its numbers."""
+        outputs = " and ".join(f"{count:,} outputs of {run}" for run, count in sorted(self.reused.items()))
+        return f"it has {outputs}: no fresh evidence for a gate"
 
 
 class Spending:
-    """A sum of costs. An answer of unknown cost counts at the mean of those that are known: left out, a budget of ten
-    calls would pay for a hundred where one answer in ten tells its tokens.
+    """A sum of costs, in which an answer of unknown cost counts at the mean of the known ones.
+
+    Otherwise, if one answer in ten had a cost, a budget for ten calls would pay for a hundred.
     """
 
     def __init__(self) -> None:
-        self._known, self._priced = 0.0, 0
-        self.told = self.untold = 0
-        """Answers whose cost is known, nothing too, and those whose cost is not."""
+        self._sum, self._priced = 0.0, 0
+        self.known = self.unknown = 0
+        """Answers with a known cost, which may be 0, and answers with an unknown one."""
 
-    def add(self, cost: float, *, told: bool = False, untold: bool = False) -> None:
-        """The known ``cost`` of a call, and whether that of its answer is known, or is not."""
-        self._known += cost
-        self.told += told
-        if untold:
-            self.untold += 1
+    def add(self, cost: float, *, known: bool = False, unknown: bool = False) -> None:
+        """Add the known ``cost`` of a call; ``known`` or ``unknown`` says whether its answer has a known cost."""
+        self._sum += cost
+        self.known += known
+        if unknown:
+            self.unknown += 1
         elif cost:
             self._priced += 1
 
     @property
     def total(self) -> float:
-        """Of all of them; nothing where no cost is known."""
-        return self._known + self.untold * self._known / self._priced if self._priced else self._known
+        """The cost of all calls; 0 if no cost is known."""
+        return self._sum + self.unknown * self._sum / self._priced if self._priced else self._sum
 
 
-# Vectors of texts are kept as whole numbers: the same bytes on any machine, compared without rounding.
+# Vectors of texts as whole numbers: the same bytes on any machine, compared without rounding.
 
 MOST_DIMENSIONS = 16_384
 _COMPONENT = 127
 _LARGEST_FLOAT = sys.float_info.max
-"""Compared with it: a whole number that is larger, as JSON may have, cannot be asked whether it is finite."""
+"""The limit of a component: JSON may hold larger whole numbers, of which Python cannot test whether they are finite."""
 _FEW_VECTORS = 64
 _ROUNDING = 1e-12
-"""More than root and quotient may be off, so that a vector is always as alike to itself as can be."""
+"""More than the rounding error of root and quotient, so that a vector is always joined to itself."""
 
 
 def pack_vector(values: Sequence[float]) -> bytes:
-    """A vector as a signed byte for each component, in proportion to the largest: cosines change by some 0.002.
+    """A vector as a signed byte for each component, in proportion to the largest; cosines change by about 0.002.
 
-    Raises ValueError for one that is empty, too long, zero, or has what is no finite number.
+    Raises ValueError for a vector that is empty, too long or zero, or has a component that is not a finite number.
     """
     if not 0 < len(values) <= MOST_DIMENSIONS:
-        raise ValueError(f"{len(values)} numbers where 1 to {MOST_DIMENSIONS} are wanted")
+        raise ValueError(f"{len(values)} numbers; a vector has 1 to {MOST_DIMENSIONS}")
     if not all(type(value) in (int, float) and -_LARGEST_FLOAT <= value <= _LARGEST_FLOAT for value in values):
-        raise ValueError("something in it is no finite number")
+        raise ValueError("one of its components is not a finite number")
     largest = max(map(abs, values))
     if not largest:
         raise ValueError("all of its numbers are 0")
-    # Divided first: a product of large numbers would be infinite.
+    # Divide first: a product of large numbers would be infinite.
     return struct.pack(f"{len(values)}b", *(round(value / largest * _COMPONENT) for value in values))
 
 
 def cosine(one: bytes, other: bytes) -> float:
-    """Of the angle between two packed vectors of one length; 0 of different lengths."""
+    """The cosine of the angle between two packed vectors; 0 if their lengths differ."""
     if len(one) != len(other):
         return 0.0
     mine, its = (struct.unpack(f"{len(each)}b", each) for each in (one, other))
@@ -269,18 +271,18 @@ def cosine(one: bytes, other: bytes) -> float:
 
 
 def join_vectors(vectors: Sequence[bytes], alike: float) -> list[int]:
-    """For each packed vector the first of those that it is joined to by steps between vectors with a cosine of
-    ``alike`` at least; all have one length.
+    """For each packed vector, the index of the first vector in its group; all have the same length.
 
-    Products of signed bytes add up to whole numbers that a double holds exactly, in whatever order a machine adds them;
-    root and quotient are then rounded as IEEE 754 says. So no library decides.
+    A group joins vectors by steps with a cosine of at least ``alike``. Products of signed bytes add up to whole
+    numbers, which a double holds exactly in any order of addition. Root and quotient are rounded by IEEE 754. So the
+    result is the same with any library.
     """
     import numpy as np
 
     many = len(vectors)
     if not many:
         return []
-    # Whole numbers take no threads of a library, which cost more than a few products; of many, they are too slow.
+    # Whole numbers use no threads of a library, which pays off for few vectors; for many they are too slow.
     kind = np.int32 if many <= _FEW_VECTORS else np.float64
     whole: NDArray[Any] = np.frombuffer(b"".join(vectors), np.int8).reshape(many, -1).astype(kind)
     products = (whole @ whole.T).astype(np.float64)
@@ -292,5 +294,5 @@ def join_vectors(vectors: Sequence[bytes], alike: float) -> list[int]:
         while waiting:
             first[waiting] = start
             waiting = np.flatnonzero(near[waiting].any(axis=0) & (first < 0)).tolist()
-    found: list[int] = first.tolist()
-    return found
+    groups: list[int] = first.tolist()
+    return groups

@@ -18,10 +18,10 @@ Json = Any
 
 
 def canonical_json(value: Json) -> bytes:
-    """Encode ``value`` the one way evalq ever does, without a newline.
+    """Encode ``value`` in evalq's only form, without a newline.
 
-    Raises ValueError for NaN and infinities, which JSON cannot carry. A lone surrogate, which UTF-8
-    cannot carry, stays the escape it came as.
+    Raises ValueError for NaN and infinities, which JSON cannot hold. A lone surrogate, which UTF-8 cannot hold, stays
+    an escape.
     """
     # The standard library rather than msgspec, which writes NaN as null and refuses lone surrogates.
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -29,17 +29,17 @@ def canonical_json(value: Json) -> bytes:
 
 
 def canonical_line(value: Json) -> bytes:
-    """The same with its newline: a document, or a line of one."""
+    """The canonical JSON of ``value`` with a newline: a document, or a line of one."""
     return canonical_json(value) + b"\n"
 
 
 def as_written(value: Json) -> Json:
-    """``value`` as whoever reads its canonical JSON has it: keys in order, lists for tuples."""
+    """``value`` as read from its canonical JSON: keys in order, lists for tuples."""
     return read_again(canonical_json(value))
 
 
 def read_again(data: bytes) -> Json:
-    """What canonical JSON holds, as whoever reads it has it."""
+    """The value in canonical JSON, half surrogate pairs included."""
     try:
         return msgspec.json.decode(data)
     except (ValueError, RecursionError):  # half a surrogate pair, which UTF-8 has no bytes for
@@ -47,7 +47,7 @@ def read_again(data: bytes) -> Json:
 
 
 def longer_than(value: Json, most: int) -> bool:
-    """Whether ``value`` has more than ``most`` bytes as JSON without spaces."""
+    """Whether ``value`` takes more than ``most`` bytes as JSON without spaces."""
     try:
         return len(msgspec.json.encode(value)) > most
     except UnicodeEncodeError:  # a lone surrogate
@@ -59,7 +59,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-# Chunks, answers, prompts and outputs are packed for the ledger. zstandard is imported where it is used: that takes ten
+# Packing of chunks, answers, prompts and outputs for the ledger. Functions import zstandard themselves: it takes ten
 # milliseconds, and most commands pack nothing.
 
 # Level -5 saves .1 µs a row, and makes answers 1.8 times as long in the ledger (docs/decisions/0021).
@@ -67,23 +67,23 @@ _LEVEL = 1
 
 
 def pack(data: bytes) -> bytes:
-    """``data`` as one frame that says how long it is unpacked."""
+    """``data`` as one frame that names its unpacked length."""
     import zstandard
 
     return zstandard.ZstdCompressor(level=_LEVEL).compress(data)
 
 
 def unpack(data: bytes, most: int) -> bytes:
-    """What `pack` made ``data`` of, ``most`` bytes at most. Raises WireError for anything else.
+    """The bytes that `pack` packed, at most ``most``. Raises WireError for anything else.
 
-    What the frame says is looked at first: unpacking takes memory for what is announced before a byte of it is there.
+    It checks the announced length first, because unpacking allocates that much memory at once.
     """
     import zstandard
 
     try:
-        if zstandard.get_frame_parameters(data).content_size > most:  # so is a frame that does not say
+        if zstandard.get_frame_parameters(data).content_size > most:  # a frame without a length counts as too long
             raise WireError(f"it unpacks to more than {most} bytes")
-        # No extra data: what stands behind the frame would be passed over unseen.
+        # Refuse extra data behind the frame, which would be ignored.
         return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise WireError(str(error)) from error
@@ -91,16 +91,15 @@ def unpack(data: bytes, most: int) -> bytes:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """A block, or a function, in which Python looks for no cycles of references.
+    """A block, or a function, in which Python does not collect cycles of references.
 
-    For code that makes much plain data without cycles and ends soon: of the time that 100,000 cases take, a third went
-    there.
+    For short code that makes much plain data without cycles: collecting took a third of the time for 100,000 cases.
     """
     ours = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        # By whoever disabled it: another thread may be in such a block, too.
+        # Enable it only if this block disabled it: another thread may be in such a block, too.
         if ours:
             gc.enable()

@@ -1,6 +1,6 @@
 """The life of a run in one table: its states, and which may follow which, in the run folder and in the ledger.
 
-Nothing writes a state any other way: what the folder notes and what the ledger's scripts do are held against it.
+The run folder and the ledger's scripts change a state only by this table; tests compare both with it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ RunState = Literal[
 ]
 
 LEDGER_STATES: frozenset[RunState] = frozenset({"open", "paused", "spent", "failed", "done", "cancelled"})
-"""What a ledger knows of: the rest is the business of whoever drives the run, and stands in its folder."""
+"""The states that a ledger knows; the others belong to the process that drives the run, and are in its folder."""
 
 DRIVEN: frozenset[RunState] = frozenset({"open", "calling", "called", "retrying", "following"})
-"""In these a process drives the run, by its own account: one that was killed could not say how it ended."""
+"""States in which a process drives the run, or was killed before it could write another state."""
 
 LEFT_ALONE: frozenset[RunState] = frozenset({"paused", "failed", "stopped"})
-"""In these somebody left a run for a reason that whoever waited for it does not pass over."""
+"""States in which a run stopped for a reason that a waiting command must report."""
 
 ENDED: frozenset[RunState] = frozenset({"done", "cancelled", "failed"})
-"""In these a run may be removed."""
+"""States in which a run may be removed."""
 
 CALLS_OVER: frozenset[RunState] = frozenset({"done", "spent"})
-"""In these no call of a live sweep is made any more, and its outputs are, or can be, evaluated."""
+"""States in which a live sweep makes no more calls, and its outputs are, or can be, evaluated."""
 
 _RESUMABLE: frozenset[RunState] = frozenset({"open", "calling", "retrying", "cancelled"})
 _HALTED: frozenset[RunState] = frozenset({"interrupted", "paused", "stopped", "failed", "cancelled"})
@@ -62,12 +62,12 @@ MOVES: Mapping[RunState, frozenset[RunState]] = {
 
 
 def may_follow(state: RunState, before: RunState) -> bool:
-    """Whether a run that is ``before`` may become ``state``."""
+    """Whether a run may go from state ``before`` to ``state``."""
     return state == before or state in MOVES[before]
 
 
 def leading_to(state: RunState) -> list[RunState]:
-    """The states of a ledger from which a run may become ``state``, itself left out."""
+    """The other states of a ledger from which a run may go to ``state``."""
     return sorted(before for before in LEDGER_STATES if state in MOVES[before])
 
 
@@ -86,7 +86,7 @@ MEANING: Mapping[RunState, str] = {
     "done": "it has its report",
     "cancelled": "ended for good by evalq cancel",
 }
-"""{state: what it says of a run}."""
+"""{state: its meaning for a run}."""
 
 _RESUME = "resume it with: evalq resume {run}"
 NEXT: Mapping[RunState, str] = {
@@ -104,7 +104,7 @@ NEXT: Mapping[RunState, str] = {
     "done": "see it with: evalq report {run}",
     "cancelled": "start another; remove this one, and free its --once key, with: evalq prune {run}",
 }
-"""{state: what its user can do next, where nobody drives the run}; ``{run}`` is its folder or id."""
+"""{state: what its user can do next, if no process drives the run}; ``{run}`` is its folder or id."""
 
 
 def next_step(state: RunState, run: PurePath | str) -> str:
@@ -112,6 +112,6 @@ def next_step(state: RunState, run: PurePath | str) -> str:
     return NEXT[state].format(run=run)
 
 
-# At import: a state that is added and forgotten in a table would fail only where a run first gets there.
+# Check this at import: a state that is missing in a table would otherwise fail only when a run gets there.
 for _table in (MOVES, MEANING, NEXT):
     assert _table.keys() == set(get_args(RunState)), "each state has its line in every table"

@@ -1,4 +1,4 @@
-"""Manifests: how a run's inputs are cut into chunks, and the parts of a plan that are kept."""
+"""Manifests: how a run's inputs are cut into chunks, and the parts of a stored plan."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from evalq.evalcore.files import open_input
 Format = Literal["csv", "jsonl"]
 
 BLOCK_BYTES = 4 << 20
-"""How much is read at once, and the size of a chunk where no record count is asked for."""
+"""How much evalq reads at once, and the size of a chunk if nobody asks for a number of records."""
 MAX_CHUNK_BYTES = 16 << 20
-"""Where a chunk of a given number of records ends early."""
+"""The size at which a chunk of a given number of records ends early."""
 MAX_RECORD_BYTES = 64 << 20
-"""A record longer than this is refused: it is nearly always a quote that was never closed."""
+"""The limit of a record: a longer one nearly always has a quote that was never closed."""
 BOM = b"\xef\xbb\xbf"
 
 
 class Span(msgspec.Struct, frozen=True):
     """One chunk: bytes ``start`` to ``end`` of an input, which begin on line ``first_line`` (1-based).
 
-    ``records`` counts lines (JSONL) or rows (CSV), blank ones included; ``digest`` is that of the bytes, as
-    `evalq.evalcore.records.digests.chunk_digest` takes it; empty where they are planned for no run.
+    ``records`` counts lines (JSONL) or rows (CSV), blank ones included. ``digest`` is the bytes' digest by
+    `evalq.evalcore.records.digests.chunk_digest`; empty outside a run.
     """
 
     start: int
@@ -36,21 +36,21 @@ class Span(msgspec.Struct, frozen=True):
     digest: str
 
     def of(self, members: Sequence[str]) -> tuple[str, ...]:
-        """Those of ``members`` (a file for each line of the input) that its lines stand for."""
+        """The ``members`` (a file for each line of the input) of its lines."""
         return tuple(members[self.first_line - 1 : self.first_line - 1 + self.records])
 
 
 def location(name: str, line: int, members: Sequence[str] = (), first_line: int = 1) -> str:
-    """What the record on ``line`` of input ``name`` is called: "<name>:<line>".
+    """The name of the record on ``line`` of input ``name``: "<name>:<line>".
 
-    Where the lines from ``first_line`` on were gathered from files, it is "<name>/<file>"; ``members`` are the files.
+    If the lines from ``first_line`` on come from files, it is "<name>/<file>"; ``members`` are the files.
     """
     return f"{name}/{members[line - first_line]}" if members else f"{name}:{line}"
 
 
 def input_of(record: str) -> str:
     """The name of the input that has the record called ``record``."""
-    # A base name, so that the first slash is the one behind it; a colon may be in it.
+    # The input's name is a base name, so the first slash comes after it; the name may contain a colon.
     name, gathered, _ = record.partition("/")
     return name if gathered else record.rpartition(":")[0]
 
@@ -71,7 +71,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
 
 class PlannedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An input as workers know it: ``path`` is relative to one of their allowed roots."""
+    """An input as workers see it: ``path`` is relative to one of their allowed roots."""
 
     name: str
     given: str
@@ -80,7 +80,7 @@ class PlannedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything about a run but its chunks. Written before anything else, and never changed."""
+    """All facts about a run but its chunks. evalq writes it first, and never changes it."""
 
     run: str
     evaluator: str
@@ -103,7 +103,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Chunk ``seq`` (from 0, over all inputs) of a run: a span of input number ``input``.
 
-    ``members`` are the files its lines were gathered from, where the input is a folder of them.
+    ``members`` are the files of its lines, if the input is a folder.
     """
 
     seq: _Count
@@ -116,8 +116,8 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     members: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """A worker takes memory for what a chunk says it is long: never for more than one could be."""
-        # Twice: behind what makes a chunk, a record as long as any may be can end it.
+        """Limit the length, because a worker allocates that much memory."""
+        # Twice the limit: a chunk may end with a record of the maximal length.
         if not 0 <= self.end - self.start <= 2 * MAX_RECORD_BYTES:
             raise ValueError("a chunk of that length is never planned")
         if self.members and len(self.members) != self.records:
@@ -130,7 +130,7 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def span(self) -> Span:
-        """The bytes it stands for."""
+        """The chunk as a span of its input."""
         return Span(self.start, self.end, self.first_line, self.records, self.digest)
 
 
@@ -142,34 +142,33 @@ class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def queue_name(priority: str, code_version: str) -> str:
-    """Queues carry the code version, so that a message never reaches a worker of other code."""
+    """The name of a queue, with the code version, so that a message never reaches a worker of other code."""
     return f"evalq.{priority}.{code_version}"
 
 
 def same_run(one: Header, other: Header) -> bool:
-    """Whether two headers are of one run: all of them but where its inputs lie, as seen from the folder of whoever
-    began it, and how urgent it is, which no answer depends on.
+    """Whether two headers describe the same run. Paths of inputs and the priority may differ: no answer depends on
+    them.
     """
     return _identity(one) == _identity(other)
 
 
 def _identity(header: Header) -> Header:
-    # A path is relative to the folder that the command was started in; the digests in the plan say which bytes are
-    # meant.
+    # Paths are relative to the folder where the command started; the digests in the plan identify the bytes.
     inputs = tuple(msgspec.structs.replace(planned, path="") for planned in header.inputs)
     return msgspec.structs.replace(header, inputs=inputs, priority="bulk")
 
 
 def differences(there: Header | Chunk | Seal, here: Header | Chunk | Seal) -> str:
-    """In words, how the part of a plan that is ``there`` differs from the one ``here``."""
+    """How the part of a plan that is ``there`` differs from the one ``here``, in words."""
     if isinstance(there, Header) and isinstance(here, Header):
         there, here = _identity(there), _identity(here)
-    found = list(_differing("", msgspec.to_builtins(there), msgspec.to_builtins(here)))
-    more = f", and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-    return ", ".join(found[:_TOLD]) + more
+    changes = list(_differing("", msgspec.to_builtins(there), msgspec.to_builtins(here)))
+    more = f", and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+    return ", ".join(changes[:_SHOWN]) + more
 
 
-_TOLD = 3
+_SHOWN = 3
 
 
 def _differing(where: str, there: Any, here: Any) -> Iterator[str]:
@@ -200,7 +199,7 @@ def to_wire(part: Header | Chunk | Seal) -> bytes:
 
 
 def from_wire(data: bytes, kind: type[T]) -> T:
-    """The part in ``data``, typed and checked. Raises WireError."""
+    """Decode and check a part of a plan. Raises WireError."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

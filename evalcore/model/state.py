@@ -1,4 +1,4 @@
-"""States: what records add up to, whatever pieces they came in: tallies, omissions, bounded tables, seen repeats."""
+"""States: sums over records that do not depend on chunks: tallies, omissions, bounded tables, seen repeats."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ import msgspec
 
 
 class Merging(msgspec.Struct):
-    """What records add up to, whatever pieces they came in. Every field has a default, and the defaults are nothing.
+    """A state: the sum over records, whatever chunks they come in. Every field has a default, which means no records.
 
-    Four verbs, the same for all: `zero` is what no records add up to, ``add`` takes in one of what it counts, `merge`
-    takes in what the records that follow add up to, and `to_wire` with `from_wire` carries it from process to process.
-    ``add`` is left to each, since what they count differs; where adding many at once is cheaper, ``of`` gives what
-    they add up to.
+    All states have four verbs. `zero` is the state of no records, ``add`` counts one thing, `merge` adds the state of
+    the records that follow, and `to_wire` with `from_wire` carries a state from process to process. Each class defines
+    its ``add``; if adding many at once is cheaper, ``of`` makes their state.
 
-    The wire form is the fields as JSON, typed and checked on the way in, so fields are of types that msgspec can name:
-    no bare ``object``. Floats that are summed are held as ExactSum, because a naive sum depends on the order.
+    The wire form is the fields as JSON, typed and checked on the way in, so fields have types that msgspec can name:
+    no bare ``object``. Sums of floats are ExactSum, because a naive sum depends on the order.
     """
 
     @classmethod
     def zero(cls) -> Self:
-        """What no records add up to."""
+        """The state of no records."""
         return cls()
 
     def merge(self, later: Self) -> None:
-        """Take in what the records that follow right behind these add up to, in place.
+        """Add the state of the records that follow right after these, in place.
 
-        Must be associative to the last bit, and ``zero()`` must change nothing on either side. ``later`` is
-        not used again by the caller. A state of a million records is merged from small ones many times:
-        the cost must depend on the size of ``later``, not on what was gathered before.
+        Must be associative to the last bit, and ``zero()`` must change nothing on either side. The caller does not use
+        ``later`` again. evalq merges a state of a million records from many small ones, so the cost must depend on the
+        size of ``later``, not on that of ``self``.
         """
         raise NotImplementedError(f"{type(self).__name__} has no merge()")
 
@@ -42,7 +41,7 @@ class Merging(msgspec.Struct):
 
     @classmethod
     def from_wire(cls, data: bytes) -> Self:
-        """What is in ``data``. Raises msgspec.ValidationError when it is none of this type."""
+        """Decode a state. Raises msgspec.ValidationError if ``data`` is not of this type."""
         return msgspec.json.decode(data, type=cls)
 
 
@@ -52,18 +51,18 @@ def add_counts(into: dict[str, int], more: Mapping[str, int]) -> None:
         into[name] = into.get(name, 0) + count
 
 
-# Omissions: what a report's numbers leave out, or take in a looser form, with the reason and with examples. `LeftOut`
-# adds up over the chunks of one input, in `Tally.left_out`; an `Omission` is one entry of ``left_out`` in report.json.
-# Every evaluator and every importer uses these two, so that a report, a gate and an import name things alike.
+# Omissions: things that a report's numbers leave out, or count in a looser form, with the reason and with examples.
+# `LeftOut` adds up over the chunks of one input, in `Tally.left_out`; an `Omission` is one entry of ``left_out`` in
+# report.json. All evaluators and importers use these two, so that a report, a gate and an import use the same words.
 
 EXAMPLES = 20
-"""How many examples of one omission are kept."""
+"""The limit of examples of one omission."""
 _MAX_TEXT = 200
-"""Characters of an example."""
+"""The limit of characters in an example."""
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One thing that was left out: ``where`` is its record ("plan.csv:12") or its place, ``text`` what stands there."""
+    """One omitted thing: ``where`` is its record ("plan.csv:12") or location, ``text`` quotes it."""
 
     where: str
     text: str
@@ -72,8 +71,8 @@ class Example(msgspec.Struct, frozen=True):
 class Omission(msgspec.Struct, frozen=True, omit_defaults=True):
     """``count`` things of one kind that a number leaves out.
 
-    ``what`` names the kind in the singular ("condition"), ``why`` gives the reason. ``instead`` says what counts in its
-    place where something looser does; it is empty where nothing does. ``examples`` are the first ones, no text twice.
+    ``what`` names the kind in the singular ("condition"), ``why`` gives the reason. ``instead`` names the looser form
+    that counts instead; it is empty if nothing does. ``examples`` are the first ones, no text twice.
     """
 
     what: str
@@ -90,15 +89,15 @@ class Omission(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _OmittedKind(Merging, array_like=True):
-    """One kind: how many, and the EXAMPLES first (line, text) pairs, of which each text stands at its first line."""
+    """The count of one kind, and its first EXAMPLES (line, text) pairs, each text with its first line."""
 
     count: int = 0
     first: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
     def merge(self, later: _OmittedKind) -> None:
         self.count += later.count
-        # Equal texts are one example. A text among the first of all input is among the first of its own part, and its
-        # lowest line is there, so that any order of merging gives the same list.
+        # Equal texts are one example. A text among the first of the whole input is among the first of its part, with
+        # its lowest line, so that any order of merging gives the same list.
         if len(self.first) < EXAMPLES or later.first < self.first[-1:]:
             lowest: dict[str, int] = {}
             for line, text in heapq.merge(self.first, later.first):
@@ -107,10 +106,10 @@ class _OmittedKind(Merging, array_like=True):
 
 
 class LeftOut(Merging):
-    """What the records of one input leave out, by kind; the same however the input was cut.
+    """The omissions in the records of one input, by kind; they do not depend on how the input is cut.
 
-    ``parts`` has a key for each (what, why, instead). These are sentences of evalq's code, so that there are few of
-    them; what the input holds goes into the examples.
+    ``parts`` has a key for each (what, why, instead). These texts come from evalq's code, so there are few of them;
+    texts of the input go into the examples.
     """
 
     parts: dict[str, _OmittedKind] = msgspec.field(default_factory=dict)
@@ -118,14 +117,14 @@ class LeftOut(Merging):
     def add(self, what: str, why: str, line: int, text: str, *, count: int = 1, instead: str = "") -> None:
         """Count ``count`` things, of which ``text`` is an example on ``line`` (1-based; 0 for the input as a whole).
 
-        ``text`` is made one line and cut to 200 characters.
+        ``text`` becomes one line, cut to 200 characters.
         """
         self.add_all(what, why, count, [(line, text)], instead=instead)
 
     def add_all(
         self, what: str, why: str, count: int, examples: Iterable[tuple[int, str]], *, instead: str = ""
     ) -> None:
-        """Count ``count`` things at once, with ``examples`` of (line, text): of each text at least its first line."""
+        """Count ``count`` things at once, with (line, text) ``examples``: each text with at least its first line."""
         if count:
             first: dict[str, int] = {}
             for line, text in sorted((line, _short(text)) for line, text in examples):
@@ -134,15 +133,15 @@ class LeftOut(Merging):
             self.parts.setdefault("\n".join((what, why, instead)), _OmittedKind()).merge(part)
 
     def merge(self, later: LeftOut) -> None:
-        """Take in what another piece of the input leaves out."""
+        """Add the omissions of another piece of the input."""
         for key, part in later.parts.items():
             self.parts.setdefault(key, _OmittedKind()).merge(part)
 
 
 def omissions(inputs: Sequence[tuple[LeftOut, Callable[[int], str]]]) -> list[Omission]:
-    """The omissions of all inputs, each given with a function from a line to the name of its record.
+    """The omissions of all inputs, each with a function from a line to the name of its record.
 
-    Kinds stand in the order of their texts, examples in that of the inputs.
+    Kinds are in the order of their texts, examples in the order of the inputs.
     """
     return grouped(
         (*key.split("\n"), part.count, [Example(where(line), text) for line, text in part.first])
@@ -151,11 +150,11 @@ def omissions(inputs: Sequence[tuple[LeftOut, Callable[[int], str]]]) -> list[Om
     )
 
 
-def grouped(found: Iterable[tuple[Any, ...]]) -> list[Omission]:
-    """Omissions from (what, why, instead, count, examples), those of one kind added up: for importers, too."""
+def grouped(rows: Iterable[tuple[Any, ...]]) -> list[Omission]:
+    """One omission for each kind in rows of (what, why, instead, count, examples)."""
     counts: dict[tuple[str, str, str], int] = {}
     examples: dict[tuple[str, str, str], dict[str, Example]] = {}
-    for what, why, instead, count, some in found:
+    for what, why, instead, count, some in rows:
         key = (what, why, instead)
         counts[key] = counts.get(key, 0) + count
         known = examples.setdefault(key, {})
@@ -169,7 +168,7 @@ def grouped(found: Iterable[tuple[Any, ...]]) -> list[Omission]:
 
 
 def omissions_in(report: Any) -> list[Omission]:
-    """Those that a report (report.json's content) has. Raises msgspec.ValidationError where they are malformed."""
+    """The omissions in a report (report.json's content). Raises msgspec.ValidationError if they are malformed."""
     return msgspec.convert(report.get("left_out", []), list[Omission])
 
 
@@ -179,11 +178,11 @@ def _short(text: str) -> str:
 
 
 LISTED = 100
-"""How many faults of one kind are kept word for word; beyond that they are counted."""
+"""The limit of faults of one kind to list; further ones are only counted."""
 
 
 class Faults(Merging):
-    """The first LISTED (line, reason) pairs, by line, and how many there were in all."""
+    """The first LISTED (line, reason) pairs, by line, and the total number of faults."""
 
     total: int = 0
     first: list[tuple[int, str]] = msgspec.field(default_factory=list)
@@ -193,21 +192,21 @@ class Faults(Merging):
         self.merge(Faults(1, [(line, reason)]))
 
     def merge(self, later: Faults) -> None:
-        """Take in ``later``; the lowest lines are kept, so the order of merging cannot matter."""
+        """Add ``later``. The lowest lines stay, so the order of merging does not matter."""
         if not later.total:
             return
         self.total += later.total
-        # A full list changes only by lower lines, so most merges of an input full of faults add numbers.
+        # Only lower lines change a full list, so most merges of an input full of faults only add numbers.
         if len(self.first) < LISTED or later.first < self.first[-1:]:
             self.first = list(heapq.merge(self.first, later.first))[:LISTED]
 
 
 class Tally(Merging):
-    """Counts of records by what became of them, and their faults.
+    """Counts of records by outcome, and their faults.
 
-    ``scored`` records have a result, ``unscored`` ones cannot have one by the rules, ``errors`` are broken
-    records (never a score), ``dead`` ones killed their worker. ``fatal`` faults fail the run (exit 2),
-    ``listed`` ones are shown in its report. ``left_out`` is what its numbers leave out of their denominators.
+    ``scored`` records have a result, ``unscored`` ones cannot have one by the rules, ``errors`` are broken records
+    (never a score), ``dead`` ones killed their worker. ``fatal`` faults fail the run (exit 2), ``listed`` ones are in
+    its report. ``left_out`` has the things that its numbers leave out of their denominators.
     """
 
     scored: int = 0
@@ -220,11 +219,11 @@ class Tally(Merging):
 
     @property
     def total(self) -> int:
-        """Records of any kind."""
+        """The number of all records."""
         return self.scored + self.unscored + self.errors + self.dead
 
     def merge(self, later: Tally) -> None:
-        """Take in the tally of another piece of the same input."""
+        """Add the tally of another piece of the same input."""
         self.scored += later.scored
         self.unscored += later.unscored
         self.errors += later.errors
@@ -235,14 +234,14 @@ class Tally(Merging):
 
 
 KEPT = 2000
-"""How many texts a table keeps; the counts of any further ones are known only as a sum."""
+"""The limit of texts in a table; further ones count only in its sum."""
 
 
 class Table(Merging, array_like=True):
     """A vector of counts for each of many texts, and the sum over all texts.
 
-    When there are more than KEPT texts, those of the lowest checksums are kept, wherever they stood: such a text is
-    among the lowest in every part of the input that has it, so it was never dropped and its counts are complete.
+    With more than KEPT texts, the table keeps those with the lowest checksums. Such a text is among the lowest in every
+    part of the input that has it. So no part dropped it, and its counts are complete.
     """
 
     counts: dict[str, list[int]] = msgspec.field(default_factory=dict)
@@ -254,7 +253,7 @@ class Table(Merging, array_like=True):
         self._add_total(counts)
 
     def merge(self, later: Table) -> None:
-        """Take in another table."""
+        """Add another table."""
         for text, counts in later.counts.items():
             self._add(text, counts)
         self._add_total(later.total)
@@ -268,13 +267,13 @@ class Table(Merging, array_like=True):
             self.counts = {text: self.counts[text] for text in lowest}
 
     def top(self, limit: int, by: int = 0) -> list[tuple[str, list[int]]]:
-        """The texts with the most of count number ``by``, none of those without any; ties in alphabetical order."""
+        """The texts with the largest count number ``by``, without those that have 0; ties in alphabetical order."""
         self.trim()
         present = [item for item in self.counts.items() if item[1][by]]
         return sorted(present, key=lambda item: (-item[1][by], item[0]))[:limit]
 
     def sum(self, by: int = 0) -> int:
-        """Count number ``by`` over all texts, kept or not."""
+        """The sum of count number ``by`` over all texts, kept or not."""
         return self.total[by] if self.total else 0
 
     def _add(self, text: str, counts: list[int]) -> None:
@@ -296,14 +295,14 @@ def _increase(counts: list[int], more: list[int]) -> None:
         counts[at] += count
 
 
-# Which repeats of a case were seen: a mapping from blocks of sixty-four to their bits. With lists of repeats, states
-# would be several times as long.
+# Seen repeats of a case: a mapping from blocks of sixty-four to their bits. Lists of repeats would make states several
+# times as long.
 
 _BITS = 64
 
 
 def mark_seen(seen: dict[int, int], repeat: int) -> bool:
-    """Mark a repeat as seen; true when it was already."""
+    """Mark a repeat as seen; return whether it was marked before."""
     block, bit = repeat // _BITS, 1 << repeat % _BITS
     before = seen.get(block, 0)
     seen[block] = before | bit
@@ -321,6 +320,6 @@ def overlap(one: dict[int, int], other: dict[int, int]) -> bool:
 
 
 def merge_seen(into: dict[int, int], later: dict[int, int]) -> None:
-    """Take in the repeats of ``later``."""
+    """Add the repeats of ``later``."""
     for block, bits in later.items():
         into[block] = into.get(block, 0) | bits

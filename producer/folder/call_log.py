@@ -268,7 +268,7 @@ class RecordedOutputs:
         else:
             self.paid += 1
             self.attempts += len(output.attempts)
-            self.spending.add(output.cost, told=output.priced == "told", untold=output.untold)
+            self.spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 

@@ -70,7 +70,7 @@ def show_notes(folder: RunFolder, report: dict[str, Json], output: OutputArgumen
     if output.quiet:
         return
     if (lineage := folder.info().lineage) is not None:
-        click.echo(f"note: {lineage.told()}", err=True)
+        click.echo(f"note: {lineage.sentence()}", err=True)
     for omission in omissions_in(report):
         click.echo(visible(f"note: {omission.sentence()}"), err=True)
     for notice in plugins.get(report["evaluator"]).views.notices(report):

@@ -117,7 +117,7 @@ class Calling:
         sweep.spent = True
         spending = sweep.recorded.spending
         # If no answer tells its cost, the calls would never reach a larger budget of cost.
-        costless = bool(sweep.live.max_cost and spending.untold and not spending.told)
+        costless = bool(sweep.live.max_cost and spending.unknown and not spending.known)
         others = (
             f"begin another run with --max-calls, and --reuse {sweep.folder.named()}"
             if costless

@@ -140,7 +140,7 @@ class SweepWork:
         if how == "on" and (before := self.ledger.poll(sweep.run)) is not None:
             self._taken_over |= before.folder not in ("", place)
         sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
-        answered = (recorded.spending.told, recorded.spending.untold)
+        answered = (recorded.spending.known, recorded.spending.unknown)
         known = FolderCounts(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
         if (last := sweep.last_driver.token()) != self.ledger.token:
             self._before = last  # also for a server that comes back as it was under that one
@@ -196,7 +196,7 @@ class SweepWork:
         # Those who are still to tell an unsettled server what they have would be unknown to the next one, too.
         self._living = self._living.union(status.living) if status.unsettled else set(status.living)
         recorded.note_begun(status.started, status.tallies, status.under_way)
-        if self._sweep.live.max_cost and recorded.spending.untold:
+        if self._sweep.live.max_cost and recorded.spending.unknown:
             self.warnings.add("untold")
         # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid at once.
         known = self._intake.known and not self.published

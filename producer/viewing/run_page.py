@@ -281,7 +281,7 @@ def _location(known: KnownRun, progress: RunProgress) -> Html:
     facts += [("Target", known.target)] if known.target else []
     facts += [("Tag", f"{key}={value}") for key, value in known.tags.items()]
     lineage = known.folder.info().lineage if known.folder and not known.trouble else None
-    facts += [("Not its own", lineage.told())] if lineage else []
+    facts += [("Not its own", lineage.sentence())] if lineage else []
     facts.append(("Folder", str(known.folder.path) if known.folder else "elsewhere; these facts are from the ledger"))
     if known.folder is not None and (known.folder.path / "report.html").is_file():
         facts.append(("To pass on", str(known.folder.path / "report.html")))

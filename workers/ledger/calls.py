@@ -175,7 +175,7 @@ class CallLedger(Scripts):
 
 
 def _ended_attempts(output: Output, *, fatal: bool) -> EndedAttempts:
-    return EndedAttempts(len(output.attempts), int(not fatal), output.cost, output.untold)
+    return EndedAttempts(len(output.attempts), int(not fatal), output.cost, output.cost_unknown)
 
 
 def judge_sweep_id(run: str, name: str) -> str:
@@ -241,7 +241,7 @@ class ProcessTally:
             for call in ended.keys() - self._unconfirmed:
                 self._attempts += ended[call].attempts
                 self._outputs += ended[call].outputs
-                self._spending.add(ended[call].cost, untold=ended[call].unpriced)
+                self._spending.add(ended[call].cost, unknown=ended[call].unpriced)
                 self._unconfirmed.add(call)
                 self._number += 1
 
