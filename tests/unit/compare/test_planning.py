@@ -162,7 +162,7 @@ def test_scores_are_planned_by_a_baseline_of_repeats_alone() -> None:
     """Their spread within a case is not to be had otherwise."""
     score = Measure("mean_score", "score")
     gate = Gate(metric="x.mean_score", max_drop=0.05)
-    with pytest.raises(ValueError, match="a baseline with two repeats"):
+    with pytest.raises(ValueError, match="a baseline with at least two repeats"):
         list(powers(gate, score, Plan(30, 5)))
     base = Side(np.full(30, 10), np.full(30, 7.0), np.full(30, 5.0))  # mean .7, variance (5 - 4.9) / 9
     (found,) = powers(gate, score, Plan(30, 5, base))
