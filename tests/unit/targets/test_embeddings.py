@@ -64,7 +64,7 @@ def test_base64_of_floats_is_the_same_vector(service: tuple[Agent, str], tmp_pat
     [
         ({"data": []}, "not an embedding"),
         ({"choices": [{"message": {"content": "hi"}}]}, "not an embedding"),
-        ({"data": [{"embedding": []}]}, "0 numbers where"),
+        ({"data": [{"embedding": []}]}, "0 numbers; a vector has"),
         ({"data": [{"embedding": [0, 0.0]}]}, "all of its numbers are 0"),
         ({"data": [{"embedding": [1, "2"]}]}, "not a finite number"),
         ({"data": [{"embedding": [True, 2]}]}, "not a finite number"),
