@@ -1,1 +1,1 @@
-"""What other tools have recorded, as cases, targets and recorded outputs of evalq."""
+"""Import cases, targets and recorded outputs of other tools."""

@@ -1,4 +1,4 @@
-"""What an import gives: cases, targets and recorded outputs, and a note of everything that has no counterpart."""
+"""The result of an import: cases, targets, recorded outputs, and notes on everything without a counterpart."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _LONGEST = 80
 _LONGEST_ID = 480
 _MOST_TAGS = 100
 _MOST_CASES = 256 << 20
-"""Characters of all cases together: `evalq checks` reads no longer file."""
+"""Characters of all cases: `evalq checks` reads no longer file."""
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 _WEIGHTLESS = "all its checks have weight 0: it passes, whatever the answer is"
 ANSWERED = {"min-length": 1, "name": "answered"}
-"""The check of a case that is kept without any of its own: every case has one that an answer can fail."""
+"""The check of a case without any of its own: every case needs a check that can fail."""
 _KEPT = "it brings no check that decides: kept with the check `answered`, which wants an answer that is not empty"
 
 Kind = Literal["none", "later", "differs", "key"]
-"""``none``: it has no counterpart; ``later``: not yet, as judges; ``differs``: its counterpart means something else;
+"""``none``: no counterpart; ``later``: not yet, such as judges; ``differs``: the counterpart means something else;
 ``key``: a variable of the environment that a target sends to a host."""
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing of the source that is not, or not quite, in what was imported.
+    """One item of the source that was not imported, or not exactly.
 
-    ``where`` is its file, line (as far as that is known) and key path, ``what`` a name for it, ``why`` the reason.
-    ``text`` tells things of one name apart, as the id of a case does.
+    ``where`` is its file, line (if known) and key path, ``what`` its name, ``why`` the reason. ``text`` distinguishes
+    items of one name, such as the id of a case.
     """
 
     kind: Kind
@@ -53,17 +53,16 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
 
     def example(self) -> Example:
-        """Where it is, as one example of its kind."""
+        """The note as an example of its kind."""
         file, _, keys = self.where.partition(": ")
         return Example(file, self.text or keys or self.what)
 
 
 class ImportRequest(msgspec.Struct, frozen=True):
-    """What the user asks of an import.
+    """The options of an import.
 
-    ``checks`` are checks, by name, for cases that bring none of their own: they compare with the case's `expected`.
-    ``anywhere`` allows files outside the source's folder to be read, where the source names them. ``unchecked`` keeps
-    cases that are left without a check.
+    ``checks`` are names of checks for cases without one; they compare with the case's `expected`. ``anywhere`` allows
+    the source to name files outside its folder. ``unchecked`` keeps cases without a check.
     """
 
     checks: tuple[str, ...] = ()
@@ -72,12 +71,11 @@ class ImportRequest(msgspec.Struct, frozen=True):
 
 
 class Imported:
-    """What was found in a source, filled while it is read.
+    """The content of a source, filled while it is read.
 
     ``cases`` are the entries of a cases file, ``targets`` those of a targets file by their names, ``outputs`` the
-    lines of a file of recorded outputs by the name of what gave them. ``verdicts`` are what the source says of an
-    output, by its case, repeat and source: whether it passes each check of the case, None where the source has no word
-    on that check.
+    lines of recorded outputs by the name of their model. ``verdicts`` are the source's own verdicts on an output, by
+    case, repeat and source: whether it passes each check of the case, or None if the source has no verdict on a check.
     """
 
     def __init__(self) -> None:
@@ -94,30 +92,32 @@ class Imported:
         self._repeats: dict[tuple[str, str], int] = {}
 
     def note(self, kind: Kind, where: str, what: str, why: str, text: str = "") -> None:
-        """Note it; the same thing of the same place once, however many cases it is part of."""
-        note = Note(kind, _whole(where), _whole(cut(what)), _whole(why), _whole(cut(text)))
+        """Add a note, once for each item and location."""
+        note = Note(
+            kind, _valid_unicode(where), _valid_unicode(cut(what)), _valid_unicode(why), _valid_unicode(cut(text))
+        )
         if note not in self._noted:
             self._noted.add(note)
             self.notes.append(note)
 
-    def add_case(self, case: dict[str, Any], where: str, asked: ImportRequest, *, named: bool = True) -> str:
-        """Add a case under an id that no other has; returns that. One without a check is noted and left out: "".
+    def add_case(self, case: dict[str, Any], where: str, request: ImportRequest, *, named: bool = True) -> str:
+        """Add a case under a unique id, which it returns. A case without a check is noted and left out: "".
 
-        ``named`` says that its id is a name of the user's. Where it is not, as with numbers of rows, the id is followed
-        by a digest of what the case asks and checks: a case that comes in before it changes nothing then.
+        ``named``: its id is the user's name for it. Otherwise, as with numbers of rows, the id gets a digest of the
+        case's input and checks, so that it does not depend on other cases.
         """
-        checks = [check for check in case.get("checks") or () if self._fine(check, where)]
-        if checks and weightless(checks) and not asked.unchecked:
+        checks = [check for check in case.get("checks") or () if self._is_accepted(check, where)]
+        if checks and weightless(checks) and not request.unchecked:
             self.note("none", where, "a case", _WEIGHTLESS, str(case["id"]))
             return ""
-        checks = checks or ([*asked.checks] if "expected" in case else [])
-        if asked.unchecked and not any(not isinstance(check, dict) or check.get("weight", 1) for check in checks):
+        checks = checks or ([*request.checks] if "expected" in case else [])
+        if request.unchecked and not any(not isinstance(check, dict) or check.get("weight", 1) for check in checks):
             self.note("differs", where, "a case", _KEPT, str(case["id"]))
             checks.append(dict(ANSWERED))
         if not checks:
             self.note("none", where, "a case", _no_check(case), str(case["id"]))
             return ""
-        if not _plain(case):
+        if not _is_finite(case):
             self.note("none", where, "a case", "it has a number that JSON does not have", str(case["id"]))
             return ""
         self._room -= _size(case)
@@ -126,9 +126,9 @@ class Imported:
                 f"{where}: the cases hold more than {_MOST_CASES >> 20} MiB with all variables written out"
             )
         if "input" in case:
-            case["input"] = _asked(case["input"])
+            case["input"] = _case_input(case["input"])
         case["checks"] = checks
-        name = _whole(str(case["id"]))[:_LONGEST_ID]
+        name = _valid_unicode(str(case["id"]))[:_LONGEST_ID]
         first = named and name not in self._first
         if first:
             self._first[name] = case
@@ -144,20 +144,21 @@ class Imported:
         return str(case["id"])
 
     def finish(self) -> None:
-        """Give cases that share a name ids that do not depend on which of them came first."""
+        """Give cases of one name ids that do not depend on their order."""
         renamed: dict[str, str] = {}
         for name in sorted(self._shared):
             case = self._first[name]
-            made = unique_id(f"{name}-{_content_digest(case)}", self._ids)
-            renamed[case["id"]] = case["id"] = made
+            contents = unique_id(f"{name}-{_content_digest(case)}", self._ids)
+            renamed[case["id"]] = case["id"] = contents
         for line in (line for lines in self.outputs.values() for line in lines) if renamed else ():
             line["case"] = renamed.get(line["case"], line["case"])
         self.verdicts = {
-            (renamed.get(name, name), repeat, source): said for (name, repeat, source), said in self.verdicts.items()
+            (renamed.get(name, name), repeat, source): verdict
+            for (name, repeat, source), verdict in self.verdicts.items()
         }
 
-    def _fine(self, check: Any, where: str) -> bool:
-        """Whether the evaluator takes a check; noted where it does not."""
+    def _is_accepted(self, check: Any, where: str) -> bool:
+        """Whether the evaluator accepts a check; else adds a note."""
         try:
             accepted(check)
         except NoCounterpart as error:
@@ -173,14 +174,14 @@ class Imported:
         verdicts: Sequence[bool | None] = (),
         repeat: int | None = None,
     ) -> None:
-        """Add a recorded output of a case as ``repeat`` of what ``source`` gave for it, else as the next one.
+        """Add a recorded output of a case of ``source``, as ``repeat`` or as the next one.
 
-        ``verdicts`` are the source's own, one for each check of the case; empty where it has none.
+        ``verdicts`` are the source's own, one for each check of the case; empty without any.
         """
         lines = self.outputs.setdefault(source, [])
         following = self._repeats.get((source, case), 0)
         repeat = following if repeat is None else repeat
-        if not _plain(output):
+        if not _is_finite(output):
             why = "it has a number that JSON does not have"
             self.note("none", source, "an output", why, f"{case}, repeat {repeat}")
             output = {"error": "its output has a number that JSON does not have"}
@@ -190,7 +191,7 @@ class Imported:
         lines.append({"case": case, "repeat": repeat, **output})
 
     def summary(self) -> list[tuple[Kind, Omission]]:
-        """The notes, those of one kind, name and reason added up, in the order in which each was met first."""
+        """The notes, grouped by kind, name and reason, in the order of the first of each."""
         kinds: dict[tuple[Kind, str, str], list[Note]] = {}
         for note in self.notes:
             kinds.setdefault((note.kind, note.what, note.why), []).append(note)
@@ -200,43 +201,43 @@ class Imported:
         ]
 
     def counts(self, kinds: Iterable[Kind] = ("none", "later", "differs", "key")) -> dict[Kind, int]:
-        """How many notes there are of each kind."""
+        """The number of notes of each kind."""
         return {kind: sum(note.kind == kind for note in self.notes) for kind in kinds}
 
 
 def verdict_of(score: Any) -> bool | None:
-    """Whether a score of 1 or 0 says pass; None for one between, and for what is none."""
+    """Whether a score of 1 or 0 is a pass; None for other values."""
     return bool(score) if isinstance(score, int | float) and score in (0, 1) else None
 
 
 def cut(text: object) -> str:
-    """The beginning of a name that somebody else gave, for a message."""
+    """The beginning of a name from the source, for a message."""
     given = str(text)
     return given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
 
 
-def _whole(value: Any) -> Any:
-    """``value`` with half surrogate pairs, which no UTF-8 has, replaced."""
+def _valid_unicode(value: Any) -> Any:
+    """``value`` without lone surrogates, which UTF-8 cannot hold."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_whole(key): _whole(each) for key, each in value.items()}
+        return {_valid_unicode(key): _valid_unicode(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_whole(each) for each in value]
+        return [_valid_unicode(each) for each in value]
     return value
 
 
-def _plain(value: Any) -> bool:
-    """Whether every number in it is finite: YAML, and what Python writes as JSON, have others."""
+def _is_finite(value: Any) -> bool:
+    """Whether every number in it is finite: YAML and Python's JSON may hold others."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
-        return all(map(_plain, value.values()))
-    return not isinstance(value, list) or all(map(_plain, value))
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, list) or all(map(_is_finite, value))
 
 
 def _size(value: Any) -> int:
-    """About how many characters ``value`` is."""
+    """The approximate number of characters of ``value``."""
     if isinstance(value, dict):
         return sum(len(str(key)) + _size(each) for key, each in value.items())
     if isinstance(value, list):
@@ -245,33 +246,33 @@ def _size(value: Any) -> int:
 
 
 def same_case(identity: Any, *content: Any) -> bytes:
-    """What records of one case have in common: its id (1 is not "1"), and what it asks and expects.
+    """A digest that identifies a case: its id (1 is not "1"), its input and its expected answer.
 
-    Ids number the rows of one data source: where records of several are in one file, other rows have the same ones.
+    The id alone is not enough: a file may hold records of several data sources with the same row numbers.
     """
     return hashlib.sha256(json.dumps([identity, *content], sort_keys=True).encode()).digest()
 
 
 def _content_digest(case: dict[str, Any]) -> str:
-    """12 digits of a digest of what a case asks and checks."""
+    """12 digits of a digest of a case's input and checks."""
     content = json.dumps([case.get("input"), case["checks"], case.get("thresholds")], sort_keys=True, default=str)
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def unique_id(wanted: str, taken: dict[str, int]) -> str:
-    """``wanted``, or that with the first number that makes it new; it is taken from then on, at the number it has."""
-    # From the last one on: a list of variables makes a million cases of one name.
-    name, number = wanted, taken.get(wanted, 1)
-    while name in taken:
+def unique_id(wanted: str, used: dict[str, int]) -> str:
+    """``wanted``, or that with the first number that makes it unique; adds it to the used ids."""
+    # Continue after the last number: a list of variables may make a million cases of one name.
+    name, number = wanted, used.get(wanted, 1)
+    while name in used:
         number += 1
         name = f"{wanted}-{number}"
-    taken[wanted] = number
-    taken.setdefault(name, 1)
+    used[wanted] = number
+    used.setdefault(name, 1)
     return name
 
 
-def _asked(value: Any) -> Any:
-    """An input as cases have it: a list that is no chat messages becomes its JSON."""
+def _case_input(value: Any) -> Any:
+    """The input of a case: a list that is not chat messages becomes JSON."""
     if not isinstance(value, list):
         return value if isinstance(value, str | dict) else json.dumps(value)
     chat = all(isinstance(each, dict) and each.get("role") in _ROLES and "content" in each for each in value)
@@ -281,21 +282,21 @@ def _asked(value: Any) -> Any:
 def _no_check(case: dict[str, Any]) -> str:
     if "expected" in case:
         return "it brings no check that evalq has; --check equals (or contains, ...) compares with its expected answer"
-    return "it brings no check that evalq has, and a case without one says nothing: --keep-unchecked keeps it"
+    return "it brings no check that evalq has, and every case needs one; to keep it, give --keep-unchecked"
 
 
 # The files that an import makes.
 
 _PLACEHOLDER = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*\}\}", re.ASCII)
 _MADE = ".imported.json"
-"""The files of the last import and their digests: it is known by them what a next one may remove."""
+"""The files of the last import with their digests, which the next import may remove."""
 _OURS = re.compile(r"cases\.(yaml|jsonl)|targets\.yaml|outputs(-[A-Za-z0-9._-]+)?\.jsonl|not-imported\.jsonl")
 _IN_YAML = 200
-"""With more cases than these they are written as lines of JSON, which no editor has to hold."""
+"""More cases than these are written as JSON lines, since the file would be large for an editor."""
 
 
 class Wrote(NamedTuple):
-    """What an import wrote, what it removed of one before it, and what it left of that because somebody changed it."""
+    """The files that an import wrote, the earlier ones that it removed, and changed ones that it kept."""
 
     files: list[Path]
     removed: list[Path]
@@ -305,22 +306,22 @@ class Wrote(NamedTuple):
 def write(imported: Imported, folder: Path, *, force: bool) -> Wrote:
     """Write cases, targets, recorded outputs and notes into ``folder``.
 
-    With ``force`` files of an import before go, those that this one does not make included: they would be taken for
-    its own. Raises ConfigError where one is there already (without ``force``), and StorageError.
+    With ``force`` all files of an earlier import are removed, so that they do not pass for this one's. Raises
+    ConfigError if one exists (without ``force``), and StorageError.
     """
     files = _files(imported)
-    # An import of another length before this one left the cases in the other form.
+    # An earlier import may have written its cases in the other format.
     others = {"cases.yaml", "cases.jsonl"} - files.keys() if imported.cases else set()
-    before = _before(folder)
+    before = _earlier_files(folder)
     stale = sorted((others | before.keys()) - files.keys())
     for name in (*files, *stale):
         if (folder / name).exists() and not force:
             raise ConfigError(f"{folder / name}: already exists: name another folder with -d, or give --force")
-    made = {name: make() for name, make in files.items()}
+    contents = {name: make() for name, make in files.items()}
     removed, left = [], []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in made.items():
+        for name, data in contents.items():
             write_atomic(folder / name, data)
         for path in (folder / name for name in stale if (folder / name).is_file()):
             if path.name in others or _digest(path.read_bytes()) == before[path.name]:
@@ -328,14 +329,16 @@ def write(imported: Imported, folder: Path, *, force: bool) -> Wrote:
                 removed.append(path)
             else:
                 left.append(path)
-        write_atomic(folder / _MADE, msgspec.json.encode({name: _digest(data) for name, data in made.items()}) + b"\n")
+        write_atomic(
+            folder / _MADE, msgspec.json.encode({name: _digest(data) for name, data in contents.items()}) + b"\n"
+        )
     except OSError as error:
         raise StorageError.of(error, folder, "free some room, then import again with --force") from error
     return Wrote([folder / name for name in files], removed, left)
 
 
-def _before(folder: Path) -> dict[str, str]:
-    """What the import before wrote there: its files and their digests. Empty where none is known."""
+def _earlier_files(folder: Path) -> dict[str, str]:
+    """The files of the earlier import, and their digests; empty if unknown."""
     try:
         found = msgspec.json.decode((folder / _MADE).read_bytes(), type=dict[str, str])
     except (OSError, msgspec.DecodeError):
@@ -349,23 +352,25 @@ def _digest(data: bytes) -> str:
 
 def _files(imported: Imported) -> dict[str, Callable[[], bytes]]:
     files: dict[str, Callable[[], bytes]] = {}
-    cases = [_whole(_escaped(case)) for case in imported.cases]
+    cases = [_valid_unicode(_escaped(case)) for case in imported.cases]
     if len(cases) > _IN_YAML:
         files["cases.jsonl"] = lambda: _lines(cases)
     elif cases:
         files["cases.yaml"] = lambda: _yaml({"cases": cases})
     if imported.targets:
-        files["targets.yaml"] = lambda: _yaml(_whole({"targets": imported.targets}))
+        files["targets.yaml"] = lambda: _yaml(_valid_unicode({"targets": imported.targets}))
     used: set[str] = set()
     for source, lines in imported.outputs.items():
-        name = "outputs" if len(imported.outputs) == 1 else _named(f"outputs-{source}", used)
-        files[f"{name}.jsonl"] = lambda lines=lines: _lines([_whole(line) for line in lines])  # type: ignore[misc]  # a default for a closure
+        name = "outputs" if len(imported.outputs) == 1 else _file_name(f"outputs-{source}", used)
+        files[f"{name}.jsonl"] = lambda lines=lines: _lines([_valid_unicode(line) for line in lines])  # type: ignore[misc]  # a default for a closure
     if imported.notes:
-        files["not-imported.jsonl"] = lambda: _lines([_whole(msgspec.to_builtins(note)) for note in imported.notes])
+        files["not-imported.jsonl"] = lambda: _lines(
+            [_valid_unicode(msgspec.to_builtins(note)) for note in imported.notes]
+        )
     return files
 
 
-def _named(wanted: str, used: set[str]) -> str:
+def _file_name(wanted: str, used: set[str]) -> str:
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted)[:80].strip("-.")
     name, number = plain, 1
     while name.lower() in used:
@@ -376,7 +381,7 @@ def _named(wanted: str, used: set[str]) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """``value`` as a cases file has it: what looks like a placeholder there is one."""
+    """``value`` with escaped placeholders, for a cases file."""
     if isinstance(value, str):
         return _PLACEHOLDER.sub(r"\\\g<0>", value)
     if isinstance(value, dict):
@@ -403,24 +408,24 @@ def _yaml(data: Any) -> bytes:
     return text.encode()
 
 
-# On how many recorded outputs the imported checks agree with the verdicts that the source gave.
+# The agreement of the imported checks with the source's verdicts.
 
 _SHOWN = 3
 
 
 class Agreement(NamedTuple):
-    """``compared`` records have a verdict of the source on a check that was imported; on ``agreed`` all are the same.
+    """``compared`` records have a source's verdict on an imported check; on ``agreed`` of them all verdicts are equal.
 
-    ``without`` records have none. ``other`` are the first places where they differ.
+    ``without`` records have no verdict. ``differences`` are the first ones.
     """
 
     agreed: int
     compared: int
     without: int
-    other: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """The one line that an import says of it."""
+        """The agreement in one line."""
         if not self.compared:
             return (
                 f"agreement: not known, the source has no verdict on a check of the {self.without:,} recorded outputs"
@@ -428,33 +433,33 @@ class Agreement(NamedTuple):
         line = f"agreement: the checks have the source's own verdicts on {self.agreed:,} of {self.compared:,} records"
         if self.without:
             line += f"; {self.without:,} more have no verdict of it"
-        return line + (f"; they differ at {'; '.join(self.other)}" if self.other else "")
+        return line + (f"; they differ at {'; '.join(self.differences)}" if self.differences else "")
 
 
 def agreement(imported: Imported, cases: Path) -> Agreement:
-    """Judge every recorded output by ``cases``, the file that was written, beside the source's own verdicts."""
+    """Score every recorded output by the written file ``cases``, and compare with the source's verdicts."""
     judge = OutputScorer(ChecksParams.model_validate({"cases": [case.params for case in load_cases([cases])]}))
     agreed = compared = without = 0
-    other: list[str] = []
+    differences: list[str] = []
     for source, lines in imported.outputs.items():
         for line in lines:
-            said = imported.verdicts.get((line["case"], line["repeat"], source), ())
-            verdicts = judge.test(msgspec.json.encode(_whole(line))).checks
-            if len(said) != len(verdicts) or not said:
+            verdict = imported.verdicts.get((line["case"], line["repeat"], source), ())
+            verdicts = judge.test(msgspec.json.encode(_valid_unicode(line))).checks
+            if len(verdict) != len(verdicts) or not verdict:
                 without += 1
                 continue
             compared += 1
-            differs = _first_other(said, [(verdict.name, verdict.passed) for verdict in verdicts])
+            differs = _first_difference(verdict, [(verdict.name, verdict.passed) for verdict in verdicts])
             agreed += not differs
-            if differs and len(other) < _SHOWN:
-                other.append(f"{line['case']}, repeat {line['repeat']}: {differs}")
-    return Agreement(agreed, compared, without, tuple(other))
+            if differs and len(differences) < _SHOWN:
+                differences.append(f"{line['case']}, repeat {line['repeat']}: {differs}")
+    return Agreement(agreed, compared, without, tuple(differences))
 
 
-def _first_other(said: Sequence[bool | None], ours: Sequence[tuple[str, bool | None]]) -> str:
-    """The first check on which both say something else, in words; "" where there is none."""
+def _first_difference(verdict: Sequence[bool | None], ours: Sequence[tuple[str, bool | None]]) -> str:
+    """The first check with different verdicts, as text; "" if there is none."""
     words = {True: "passed", False: "failed", None: "not computed"}
-    for theirs, (name, passed) in zip(said, ours, strict=True):
+    for theirs, (name, passed) in zip(verdict, ours, strict=True):
         if theirs is not None and theirs != passed:
             return f"{name} {words[theirs]} there, {words[passed]} here"
     return ""

@@ -1,7 +1,7 @@
-"""Regular expressions of other languages as ones of RE2 that match the same texts, where there are such.
+"""Translate regular expressions of other languages to RE2, if one matches the same texts.
 
-The grammar is that of ECMAScript (ECMA-262, section 22.2.1 with annex B) and of Python's `re`, as far as both and RE2
-agree; the rest is refused with its reason, never translated to something near it.
+The grammar is that of ECMAScript (ECMA-262, section 22.2.1 with annex B) and of Python's `re`, as far as they agree
+with RE2; the rest is refused with a reason, never approximated.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _DOT = {"javascript": r"[^\n\r\x{2028}\x{2029}]", "python": r"[^\n]"}
 _COUNT = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
 _CONTROL = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f", "v": r"\v"}
 _MOST = 1000
-"""How often RE2 repeats at most."""
+"""The most repetitions in RE2."""
 _LONGEST = 10_000
 
 
 class NoCounterpart(ValueError):
-    """RE2 has nothing that matches the same; the message says why."""
+    """evalq has nothing equivalent; the message says why."""
 
 
 def to_re2(pattern: str, language: Language) -> str:
-    """``pattern``, read as ``language`` reads it without flags, for RE2. Raises NoCounterpart."""
+    """Translate ``pattern`` of ``language``, without flags, to RE2. Raises NoCounterpart."""
     if len(pattern) > _LONGEST:
         raise NoCounterpart(f"longer than {_LONGEST} characters")
     return _PatternReader(pattern, language).whole()
@@ -50,7 +50,7 @@ class _PatternReader:
     def __init__(self, pattern: str, language: Language) -> None:
         self._text, self._language, self._at, self._depth = pattern, language, 0, 0
         self._out: list[str] = []
-        # Whether what was read last can be repeated.
+        # Whether the last element can be repeated.
         self._atom = False
 
     def whole(self) -> str:
@@ -83,7 +83,7 @@ class _PatternReader:
         elif sign == ".":
             self._emit(_DOT[self._language], True)
         elif sign == "$" and self._language == "python":
-            # Python's $ is before a line feed at the end, too.
+            # Python's $ also matches before a final line feed.
             self._emit(r"\n?\z", False)
         elif sign in "^$|":
             self._emit(sign, False)
@@ -129,7 +129,7 @@ class _PatternReader:
         self._emit(text, atom)
 
     def _escaped(self, *, inside: bool) -> tuple[str, bool]:
-        """(for RE2, whether it matches characters) of the escape here, in a set or outside."""
+        """(text for RE2, whether it matches characters) of the escape here, in a set or outside."""
         sign = self._text[self._at + 1 : self._at + 2]
         if not sign:
             raise NoCounterpart("a backslash at its end")
@@ -159,7 +159,7 @@ class _PatternReader:
         return found
 
     def _numbered(self, sign: str) -> str:
-        """An escape that names a character, or the character itself."""
+        """An escape of a character by its code, or the character itself."""
         digits = {"x": 2, "u": 4, "U": 8 if self._language == "python" else 0}.get(sign, 0)
         code = self._text[self._at : self._at + digits]
         if digits and len(code) == digits and re.fullmatch(r"[0-9A-Fa-f]+", code):
@@ -169,7 +169,7 @@ class _PatternReader:
             return r"\x00"
         if sign.isdigit() or sign in "kc" or (sign.isalnum() and self._language == "python"):
             raise NoCounterpart(f"\\{sign} has no counterpart in RE2")
-        # ECMAScript, annex B: the escape of a character that means nothing is that character.
+        # ECMAScript, annex B: an unknown escape is the character itself.
         return literal(sign)
 
     def _set(self) -> None:
@@ -217,13 +217,13 @@ def _code(number: int) -> str:
     return f"\\x{{{number:x}}}"
 
 
-# Checks that an import has made, held to the vocabulary: what this version refuses is no counterpart.
+# Check imported checks by the vocabulary: a check that this version refuses is no counterpart.
 
 _JUDGED = ("rubric", "factual", "score", "prefer")
 
 
 def accepted(check: Mapping[str, Any]) -> None:
-    """Raise NoCounterpart for what the evaluator would refuse."""
+    """Raise NoCounterpart for a check that the evaluator would refuse."""
     try:
         reason = _refusal(msgspec.json.encode(check))
     except (msgspec.EncodeError, TypeError, RecursionError, UnicodeEncodeError) as error:

@@ -1,4 +1,4 @@
-"""Reading the files of another tool: with the places of what stands in them, and only below the folder it is in."""
+"""Read the files of another tool, with the locations of their values, and only below its folder."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _TOO_DEEP = "nested too deeply to be read: take out what nests hundreds of level
 
 
 class Outside(ValueError):
-    """A file that the source names, and that lies outside its folder."""
+    """The source names a file outside its folder."""
 
 
 class Document:
-    """A file that was read: its data, and where in it something stands."""
+    """A file's data, with the locations of its values."""
 
     def __init__(self, path: Path, data: Any, text: str = "") -> None:
         self.path, self.data, self._text = path, data, text
         self._lines: KeyLines | None = None
 
     def where(self, keys: Sequence[str | int]) -> str:
-        """``file:line: key path``; without the line where that is not known."""
+        """``file:line: key path``; without the line if it is unknown."""
         if self._text and self._lines is None:
             self._lines = KeyLines(self._text, str(self.path))
-        place = f"{self.path}:{self._lines.line(keys)}" if self._lines else str(self.path)
-        return f"{place}: {_key_path(keys)}" if keys else place
+        location = f"{self.path}:{self._lines.line(keys)}" if self._lines else str(self.path)
+        return f"{location}: {_key_path(keys)}" if keys else location
 
 
 def _key_path(keys: Sequence[str | int]) -> str:
@@ -59,23 +59,23 @@ def below(folder: Path, name: str, *, anywhere: bool) -> Path:
     """The file that ``name`` means from ``folder``. Raises Outside for one that is not below it."""
     try:
         path = (folder / name).resolve()
-    except (ValueError, OSError, RuntimeError):  # a zero byte, half a surrogate pair, links that lead round
-        raise Outside(f"{cut(name)!r} is no name of a file") from None
+    except (ValueError, OSError, RuntimeError):  # a zero byte, a lone surrogate, or a loop of links
+        raise Outside(f"{cut(name)!r} is not a valid file name") from None
     if not anywhere and not allows(Writer.IMPORT, Thing.PATH, path, (folder,)):
         raise Outside(f"{cut(name)} is outside {folder}: give --anywhere to read it")
     return path
 
 
 def globbed(folder: Path, pattern: str, *, anywhere: bool) -> list[Path]:
-    """The files that ``pattern`` means from ``folder``. Raises Outside for one that leads out of it, or to none."""
+    """The files that match ``pattern`` in ``folder``. Raises Outside for one outside of it, or if there are none."""
     if ".." in Path(pattern).parts and not anywhere:
         raise Outside(f"{cut(pattern)} leads out of {folder}: give --anywhere to read it")
     try:
         found = sorted(folder.glob(pattern))
     except (ValueError, NotImplementedError, OSError, RuntimeError) as error:
-        raise Outside(f"{cut(pattern)!r} is no pattern of files: {error}") from None
+        raise Outside(f"{cut(pattern)!r} is not a valid pattern: {error}") from None
     if not found:
-        raise Outside(f"no file is called like {cut(pattern)}")
+        raise Outside(f"no file matches {cut(pattern)}")
     outside = [path for path in found if not (anywhere or allows(Writer.IMPORT, Thing.PATH, path, (folder,)))]
     if outside:
         raise Outside(f"{cut(outside[0])} leads out of {folder}: give --anywhere to read it")
@@ -83,7 +83,7 @@ def globbed(folder: Path, pattern: str, *, anywhere: bool) -> list[Path]:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """A file's text, a byte order mark left out. Raises ConfigError."""
+    """A file's text without a byte order mark. Raises ConfigError."""
     return _read(path, most, "utf-8-sig")
 
 
@@ -99,7 +99,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_yaml(path: Path) -> Document:
-    """A YAML (or JSON) file, with the places of its keys. Raises ConfigError with file and line."""
+    """A YAML (or JSON) file, with the locations of its keys. Raises ConfigError with file and line."""
     text = _read(path, _YAML_BYTES, "utf-8-sig")
     try:
         return Document(path, read_document(text, str(path)), text)
@@ -108,7 +108,7 @@ def read_yaml(path: Path) -> Document:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line, value) of a file of JSON lines; empty ones are left out. Raises ConfigError with file and line."""
+    """(line, value) of a file of JSON lines, without empty lines. Raises ConfigError with file and line."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
@@ -140,7 +140,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _json(text: str) -> Any:
-    """JSON, also with NaN and half surrogate pairs, which some tools write."""
+    """Decode JSON, also with NaN and lone surrogates, which some tools write."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -154,14 +154,14 @@ def _read(path: Path, most: int, encoding: str) -> str:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > most:
-        raise ConfigError(f"{path}: longer than {most >> 20} MiB, which is the most that is read")
+        raise ConfigError(f"{path}: longer than {most >> 20} MiB, the most that evalq reads")
     try:
         return data.decode(encoding)
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8") from None
 
 
-# Zip files of JSON, also those compressed with zstd, which Python's own reader does not know before 3.14.
+# Zip files of JSON, also with zstd, which Python's reader supports only from 3.14 on.
 
 _ZSTD = 93
 _MOST_BYTES = 256 << 20
@@ -170,7 +170,7 @@ _HEADER = struct.Struct("<4s5H3I2H")
 
 
 class Archive:
-    """An open zip file; ``names`` are its members, in their order. A context. Raises ConfigError for none."""
+    """A context manager of a zip file; ``names`` are its members in order. Raises ConfigError for other files."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._unpacked = path, 0
@@ -202,13 +202,9 @@ class Archive:
             raise ConfigError(f"{self._path}: has no {name}")
         self._unpacked += info.file_size
         if self._unpacked > MOST_BYTES:
-            raise ConfigError(
-                f"{self._path}: longer than {MOST_BYTES >> 20} MiB unpacked, which is the most that is read"
-            )
+            raise ConfigError(f"{self._path}: longer than {MOST_BYTES >> 20} MiB unpacked, the most that evalq reads")
         if info.file_size > _MOST_BYTES:
-            raise ConfigError(
-                f"{self._path}: {name}: longer than {_MOST_BYTES >> 20} MiB, which is the most that is read"
-            )
+            raise ConfigError(f"{self._path}: {name}: longer than {_MOST_BYTES >> 20} MiB, the most that evalq reads")
         try:
             data = self._zstd(info) if info.compress_type == _ZSTD else self._zip.read(info)
             return msgspec.json.decode(data)
@@ -224,7 +220,7 @@ class Archive:
         *_, name, extra = _HEADER.unpack(self._stream.read(_HEADER.size))
         self._stream.seek(name + extra, 1)
         packed = self._stream.read(info.compress_size)
-        # Bounded by what is read of it, not by what it says of itself.
+        # Bounded by the data, not by its own header.
         with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
             data: bytes = reader.read(info.file_size + 1)
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:

@@ -526,7 +526,7 @@ def checks_of(
     setting: Setting,
     imported: Imported,
 ) -> tuple[list[Check], list[Any], bool]:
-    """The checks of (assertion, its keys, what makes a place of keys), their assertions, and whether any is lost."""
+    """The checks of (assertion, keys, function from keys to a location), their assertions, and whether any is lost."""
     checks: list[Check] = []
     kept: list[Any] = []
     lost = False

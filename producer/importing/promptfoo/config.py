@@ -31,23 +31,23 @@ from evalq.producer.importing.reading import (
 _DEEPEST = 100
 _MOST = 2_000_000
 _SHOWN = 8
-"""Keys of a deep place that a note names."""
+"""Keys of a long key path that a note shows."""
 
 
 class _Unresolved(ValueError):
     """A reference that leads nowhere, or round."""
 
 
-def _resolved(document: Document, asked: ImportRequest, imported: Imported) -> dict[str, Any]:
+def _resolved(document: Document, request: ImportRequest, imported: Imported) -> dict[str, Any]:
     """The configuration with every `$ref` replaced by what it names; one that cannot be is noted and left."""
-    walker = _Walker(document, asked, imported)
+    walker = _Walker(document, request, imported)
     made: dict[str, Any] = walker.value(document.data, document, [], ())
     return made
 
 
 class _Walker:
-    def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
-        self._asked, self._imported = asked, imported
+    def __init__(self, document: Document, request: ImportRequest, imported: Imported) -> None:
+        self._request, self._imported = request, imported
         self._files: dict[str, Document] = {str(document.path.resolve()): document}
         self._folder = document.path.parent
         self._count = 0
@@ -97,7 +97,7 @@ class _Walker:
         return {**made, **extra} if extra and isinstance(made, Mapping) else made
 
     def _file(self, name: str) -> Document:
-        path = below(self._folder, name, anywhere=self._asked.anywhere)
+        path = below(self._folder, name, anywhere=self._request.anywhere)
         if str(path) not in self._files:
             self._files[str(path)] = read_yaml(path)
         return self._files[str(path)]
@@ -117,7 +117,7 @@ class PromptFile(NamedTuple):
     where: str
 
 
-def _prompts_of(document: Document, imported: Imported, asked: ImportRequest) -> list[PromptFile]:
+def _prompts_of(document: Document, imported: Imported, request: ImportRequest) -> list[PromptFile]:
     """The prompts of a configuration; those that are programs are noted."""
     given = document.data.get("prompts")
     entries: list[tuple[Any, str]]
@@ -130,13 +130,13 @@ def _prompts_of(document: Document, imported: Imported, asked: ImportRequest) ->
     found: list[PromptFile] = []
     for entry, where in entries:
         try:
-            found += _entry(entry, where, document.path.parent, asked)
+            found += _entry(entry, where, document.path.parent, request)
         except (NoText, Outside, ConfigError) as error:
             imported.note("none", where, "prompt", str(error))
     return found
 
 
-def _entry(entry: Any, where: str, folder: Path, asked: ImportRequest) -> Iterator[PromptFile]:
+def _entry(entry: Any, where: str, folder: Path, request: ImportRequest) -> Iterator[PromptFile]:
     label = ""
     if isinstance(entry, Mapping):
         label = str(entry.get("label") or "")
@@ -150,17 +150,17 @@ def _entry(entry: Any, where: str, folder: Path, asked: ImportRequest) -> Iterat
     if entry.startswith(("langfuse://", "portkey://", "helicone://", "http://", "https://")):
         raise NoText("it is kept by another service")
     if entry.startswith("file://") or (name.endswith(_TEXTS) and "\n" not in name and "{{" not in name):
-        yield from _of_files(folder, name, label, where, asked)
+        yield from _of_files(folder, name, label, where, request)
     else:
         yield PromptFile(label or entry, entry, where)
 
 
-def _of_files(folder: Path, name: str, label: str, where: str, asked: ImportRequest) -> Iterator[PromptFile]:
-    below(folder, name, anywhere=asked.anywhere)
+def _of_files(folder: Path, name: str, label: str, where: str, request: ImportRequest) -> Iterator[PromptFile]:
+    below(folder, name, anywhere=request.anywhere)
     many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
-    paths = globbed(folder, name, anywhere=asked.anywhere) if many else None
-    for path in [below(folder, name, anywhere=asked.anywhere)] if paths is None else paths:
-        path = below(folder, str(path.resolve()), anywhere=asked.anywhere)
+    paths = globbed(folder, name, anywhere=request.anywhere) if many else None
+    for path in [below(folder, name, anywhere=request.anywhere)] if paths is None else paths:
+        path = below(folder, str(path.resolve()), anywhere=request.anywhere)
         for index, text in enumerate(_texts(path)):
             yield PromptFile(label or f"{path.name}{f' {index + 1}' if index else ''}", text, where)
 
@@ -263,19 +263,19 @@ _TEST_WHY = {
 }
 
 
-def read_config(path: Path, asked: ImportRequest, imported: Imported) -> None:
+def read_config(path: Path, request: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from a configuration. Raises ConfigError for what is none."""
     if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py"):
         raise ConfigError(f"{path}: a program, which no import runs: import what promptfoo eval -o results.json writes")
     document = read_yaml(path)
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}: the top level must be a mapping, as in promptfooconfig.yaml")
-    document.data = _resolved(document, asked, imported)
+    document.data = _resolved(document, request, imported)
     for key in document.data:
         # What others refer to by $ref may have any name.
         if (key not in _READ and not isinstance(document.data[key], dict | list)) or key in _WHY:
             imported.note("none", document.where([str(key)]), str(key), _WHY.get(str(key), "evalq has no such setting"))
-    calls = _Suite(document, asked, imported).read()
+    calls = _Suite(document, request, imported).read()
     for name in ("providers", "targets"):
         given = document.data.get(name)
         for index, provider in enumerate(given if isinstance(given, list) else [] if given is None else [given]):
@@ -283,21 +283,21 @@ def read_config(path: Path, asked: ImportRequest, imported: Imported) -> None:
 
 
 class _Suite:
-    def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
-        self._document, self._asked, self._imported = document, asked, imported
+    def __init__(self, document: Document, request: ImportRequest, imported: Imported) -> None:
+        self._document, self._request, self._imported = document, request, imported
         self._folder = document.path.parent
-        self._prompts = _prompts_of(document, imported, asked)
+        self._prompts = _prompts_of(document, imported, request)
         self._made = 0
         self._calls: list[Mapping[str, Any]] = []
         try:
-            self._default, self._default_keys, self._default_place = default_of(document, asked)
+            self._default, self._default_keys, self._default_place = default_of(document, request)
         except (NoText, Outside, ConfigError) as error:
             imported.note("none", document.where(["defaultTest"]), "defaultTest", str(error))
             self._default, self._default_keys, self._default_place = {}, [], document.where
 
     def read(self) -> list[Mapping[str, Any]]:
         """Add the cases; the variables of each."""
-        for test in tests_of(self._document, self._imported, self._asked):
+        for test in tests_of(self._document, self._imported, self._request):
             self._test(test)
         return self._calls
 
@@ -342,7 +342,7 @@ class _Suite:
             tags.append(f"prompt:{slug(prompt.label) or prompt.label[:60]}")
         if tags:
             case["tags"] = tags
-        identity = self._imported.add_case(case, where, self._asked, named=bool(name))
+        identity = self._imported.add_case(case, where, self._request, named=bool(name))
         if identity:
             self._calls.append(variables)
         recorded = test.data.get("providerOutput")
@@ -353,7 +353,7 @@ class _Suite:
         self, test: Test, options: Mapping[str, Any], variables: Mapping[str, Any]
     ) -> tuple[list[dict[str, Any]], bool]:
         program = options.get("transform") or options.get("postprocess")
-        setting = Setting(variables, lambda name: load_file(self._folder, name, self._asked), program)
+        setting = Setting(variables, lambda name: load_file(self._folder, name, self._request), program)
         shared = [] if options.get("disableDefaultAsserts") is True else _list(self._default.get("assert"))
         own = _list(test.data.get("assert"))
         listed = [
@@ -366,7 +366,7 @@ class _Suite:
     def _vars(self, given: Any) -> Mapping[str, Any]:
         if isinstance(given, str) or (isinstance(given, list) and all(isinstance(each, str) for each in given)):
             files = [
-                load_file(self._folder, name, self._asked) for name in ([given] if isinstance(given, str) else given)
+                load_file(self._folder, name, self._request) for name in ([given] if isinstance(given, str) else given)
             ]
             given = {key: value for file in files if isinstance(file, Mapping) for key, value in file.items()}
         return {str(key): value for key, value in given.items()} if isinstance(given, Mapping) else {}
@@ -375,7 +375,7 @@ class _Suite:
         if not isinstance(value, str):
             return value
         if value.startswith("file://"):
-            loaded = load_file(self._folder, value, self._asked)
+            loaded = load_file(self._folder, value, self._request)
             if not isinstance(loaded, str):
                 return json.dumps(loaded, ensure_ascii=False, separators=(",", ":"), default=str)
             return loaded

@@ -8,10 +8,10 @@ Read is the part of ECMAScript's expressions (ECMA-262, section 13) that asks a 
 
 Anything else has no counterpart: no part of an expression is left out, and nothing near it is taken.
 
-A `transform`, what promptfoo makes of an answer before a check looks at it, is such an expression, too:
+A `transform`, which promptfoo applies to an answer before its checks, is such an expression, too:
 
     JSON.parse(output).a[0].b    the check's `at`, of an answer that is JSON and has something there
-    output.trim()                `trim` of equals; nothing for checks that look for a text anywhere
+    output.trim()                `trim` of equals; nothing for checks that search for a text
     output.toLowerCase()         `ignore-case`, where what is looked for has no capital letters
 """
 

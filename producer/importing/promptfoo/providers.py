@@ -39,8 +39,8 @@ def harmless_name(name: str) -> str:
 def _address(given: object, what: str) -> str:
     """An address without a user, a password or a query. Raises NoTarget for what is none."""
     if not isinstance(given, str) or TEMPLATE.search(given):
-        told = given if isinstance(given, str) else type(given).__name__
-        raise NoTarget(f"its {what} is {told[:60]!r}, which only promptfoo can fill in: write the target by hand")
+        shown = given if isinstance(given, str) else type(given).__name__
+        raise NoTarget(f"its {what} is {shown[:60]!r}, which only promptfoo can fill in: write the target by hand")
     try:
         parts = urlsplit(given.strip())
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -105,8 +105,8 @@ def _http_target(
         raise NoTarget(f"its address has a user, a password or a query, which may be secret: {_BY_HAND}")
     method = config.get("method")
     if str(method).upper() != "POST":
-        told = "by GET, as promptfoo does where no method is named" if method is None else "by another method"
-        raise NoTarget(f"evalq posts its calls, and it asks {told}")
+        shown = "by GET, as promptfoo does where no method is named" if method is None else "by another method"
+        raise NoTarget(f"evalq posts its calls, and it asks {shown}")
     changed = sorted(set(config) & _CHANGES)
     if changed:
         raise NoTarget(f"its {changed[0]} changes the request, and evalq has no such key: {_BY_HAND}")
@@ -160,8 +160,8 @@ class _HttpBody:
         """The template that evalq fills. Raises NoTarget."""
         if isinstance(body, dict | list):
             return self._inside(body)
-        told = " ".join(str(value) for name, value in headers.items() if str(name).lower() == "content-type")
-        if not isinstance(body, str) or "application/json" not in told.lower():
+        shown = " ".join(str(value) for name, value in headers.items() if str(name).lower() == "content-type")
+        if not isinstance(body, str) or "application/json" not in shown.lower():
             why = "no Content-Type says that it is" if isinstance(body, str) else "evalq posts nothing else"
             raise NoTarget(f"its body is no JSON, or {why}: write a target of kind http for it")
         try:

@@ -37,18 +37,18 @@ _THRESHOLD = ("cost", "latency", "levenshtein", "rouge-n", "similar", "starts-wi
 
 
 class Test(NamedTuple):
-    """A test as promptfoo has it, the keys at which it stands, and what makes a place of keys."""
+    """A test of promptfoo, its key path, and the function that makes a location of keys."""
 
     data: Mapping[str, Any]
     keys: Sequence[str | int]
     place: Place
 
     def where(self) -> str:
-        """Its place."""
+        """Its location."""
         return self.place(self.keys)
 
 
-def tests_of(document: Document, imported: Imported, asked: ImportRequest) -> list[Test]:
+def tests_of(document: Document, imported: Imported, request: ImportRequest) -> list[Test]:
     """All tests, those of files and of scenarios among them; what is none is noted."""
     given = document.data.get("tests")
     listed = given if isinstance(given, list) else [] if given is None else [given]
@@ -58,7 +58,7 @@ def tests_of(document: Document, imported: Imported, asked: ImportRequest) -> li
     tests: list[Test] = []
     for each, at in zip(listed, keys, strict=True):
         try:
-            tests += _entry(each, at, document, asked, imported)
+            tests += _entry(each, at, document, request, imported)
         except (NoText, Outside, ConfigError) as error:
             imported.note("none", document.where(at), "tests", str(error))
     scenarios = document.data.get("scenarios")
@@ -73,7 +73,7 @@ def tests_of(document: Document, imported: Imported, asked: ImportRequest) -> li
 
 
 def _entry(
-    entry: Any, keys: Sequence[str | int], document: Document, asked: ImportRequest, imported: Imported
+    entry: Any, keys: Sequence[str | int], document: Document, request: ImportRequest, imported: Imported
 ) -> Iterator[Test]:
     if isinstance(entry, Mapping) and "path" in entry and "vars" not in entry:
         raise NoText("a program writes them: write them to a file, and name that")
@@ -88,9 +88,9 @@ def _entry(
     folder = document.path.parent
     many = any(sign in name for sign in "*?[") and not Path(name).is_absolute()
     # Of a folder that is named by where the user stands, no path leads on from the folder itself.
-    found = [str(path.resolve()) for path in globbed(folder, name, anywhere=asked.anywhere)] if many else [name]
+    found = [str(path.resolve()) for path in globbed(folder, name, anywhere=request.anywhere)] if many else [name]
     for each in found:
-        yield from _of_file(below(folder, each, anywhere=asked.anywhere), imported)
+        yield from _of_file(below(folder, each, anywhere=request.anywhere), imported)
 
 
 def _of_file(path: Path, imported: Imported) -> Iterator[Test]:
@@ -213,11 +213,11 @@ def _assertion(cell: str) -> dict[str, Any]:
     return assertion
 
 
-def default_of(document: Document, asked: ImportRequest) -> tuple[Mapping[str, Any], Sequence[str | int], Place]:
+def default_of(document: Document, request: ImportRequest) -> tuple[Mapping[str, Any], Sequence[str | int], Place]:
     """What every test has, with where that stands. Raises NoText, Outside and ConfigError."""
     given = document.data.get("defaultTest")
     if isinstance(given, str):
-        path = below(document.path.parent, given.removeprefix("file://"), anywhere=asked.anywhere)
+        path = below(document.path.parent, given.removeprefix("file://"), anywhere=request.anywhere)
         if path.suffix not in (".yaml", ".yml", ".json"):
             raise NoText("it is a program")
         other = read_yaml(path)
@@ -235,13 +235,13 @@ def combinations(variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict(zip(variables, values, strict=True))
 
 
-def load_file(folder: Path, name: str, asked: ImportRequest) -> Any:
+def load_file(folder: Path, name: str, request: ImportRequest) -> Any:
     """What a file that a value or a variable names holds: data of YAML or JSON, else text. Raises NoText."""
     bare = name.removeprefix("file://")
     if (bare.rpartition(":")[0] or bare).endswith((*_PROGRAMS, ".rb")) or bare.endswith((*_PROGRAMS, ".rb")):
         raise NoText("it runs a program, which no import does")
     try:
-        path = below(folder, bare, anywhere=asked.anywhere)
+        path = below(folder, bare, anywhere=request.anywhere)
         if path.suffix in (".yaml", ".yml"):
             return read_yaml(path).data
         return read_json(path) if path.suffix == ".json" else read_text(path).strip()

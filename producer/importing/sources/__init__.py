@@ -1,6 +1,6 @@
-"""The tools to import from, a module each: ``read(path, asked, imported)`` fills what is imported from a file of it.
+"""The tools to import from, a module each: ``read(path, request, imported)`` fills ``imported`` from a file.
 
-It raises ConfigError for what is no file of that tool.
+It raises ConfigError for a file that is not of that tool.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ def names() -> list[str]:
     return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
 
 
-def read(source: str, path: Path, asked: ImportRequest) -> Imported:
-    """What a file of ``source`` has. Raises ConfigError."""
+def read(source: str, path: Path, request: ImportRequest) -> Imported:
+    """The content of a file of ``source``. Raises ConfigError."""
     imported = Imported()
     try:
-        import_module(f"{__name__}.{source.replace('-', '_')}").read(path, asked, imported)
+        import_module(f"{__name__}.{source.replace('-', '_')}").read(path, request, imported)
         imported.finish()
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply") from None

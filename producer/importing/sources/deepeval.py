@@ -23,17 +23,17 @@ _TOOK: Mapping[str, tuple[str, type[int] | type[float]]] = {
     "input_token_count": ("prompt_tokens", int),
     "output_token_count": ("completion_tokens", int),
 }
-"""Theirs, and what recorded outputs call it."""
+"""{their name: (name in recorded outputs, type)}."""
 _NUMBERED = re.compile(r"(?:conversational_)?test_case_\d+")
-"""What DeepEval calls a test case that has no name."""
+"""DeepEval's names for test cases without one."""
 _MOST = 1e15
-"""Recorded outputs hold amounts below it."""
+"""Recorded outputs have smaller amounts."""
 _JSON_CELLS = ("tools_called", "expected_tools", "additional_metadata", "custom_column_key_values")
 
 
-def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
-    """Fill ``imported`` from a dataset or a test run. Raises ConfigError for what is neither."""
-    reader = _CaseReader(imported, asked)
+def read(path: Path, request: ImportRequest, imported: Imported) -> None:
+    """Fill ``imported`` from a dataset or a test run. Raises ConfigError for other files."""
+    reader = _CaseReader(imported, request)
     for where, given in _entries(path, imported):
         if isinstance(given, Mapping) and isinstance(given.get("input"), str):
             reader.add({_snake(str(key)): value for key, value in given.items()}, where)
@@ -43,7 +43,7 @@ def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
 
 
 def _entries(path: Path, imported: Imported) -> Iterator[tuple[str, Any]]:
-    """(place, golden or test case) of a file, by its ending."""
+    """(location, golden or test case) of a file, by its suffix."""
     if path.suffix == ".csv":
         for line, row in csv_rows(path):
             yield f"{path}:{line}", {key: _cell(key, text) for key, text in row.items() if text}
@@ -75,60 +75,62 @@ def _cell(key: str, text: str) -> Any:
 
 
 def _tools_of(text: str) -> Any:
-    """Tools that a cell or a field has as text: JSON, else names with ; between them, as DeepEval reads CSV."""
+    """Tools in a text: JSON, or names separated by ; as DeepEval reads CSV."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass
-    # What Python prints of its objects is no list of names.
+    # The printed form of Python objects is not a list of names.
     if any(sign in text for sign in "[]{}()="):
         return text
     return [name for part in text.split(";") if (name := part.strip())]
 
 
 def _snake(name: str) -> str:
-    """The name of a field, however the file has it: test runs write actualOutput."""
+    """A field's name in snake case: test runs write actualOutput."""
     return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
 
 
 class _CaseReader:
-    def __init__(self, imported: Imported, asked: ImportRequest) -> None:
-        self._imported, self._asked = imported, asked
+    def __init__(self, imported: Imported, request: ImportRequest) -> None:
+        self._imported, self._request = imported, request
 
     def add(self, given: dict[str, Any], where: str) -> None:
-        """A golden or a test case: a case, and an output where there was one."""
+        """Add a golden or a test case as a case, with its output, if any."""
         name = given.get("name")
         named = isinstance(name, str) and bool(name) and not _NUMBERED.fullmatch(name)
         case: dict[str, Any] = {"id": name if named else "case", "input": given["input"]}
         if isinstance(given.get("expected_output"), str):
             case["expected"] = given["expected_output"]
-        made = [*self._metrics(given, where), *((check, None) for check in self._tools(given, where))]
-        case["checks"] = [check for check, _ in made]
+        checks = [*self._metrics(given, where), *((check, None) for check in self._tools(given, where))]
+        case["checks"] = [check for check, _ in checks]
         tags = self._tags(given)
         if tags:
             case["tags"] = tags
         for key in _DROPPED:
             if given.get(key):
                 self._imported.note("none", where, key, "no check of evalq looks at it")
-        identity = self._imported.add_case(case, where, self._asked, named=named)
+        identity = self._imported.add_case(case, where, self._request, named=named)
         if identity and isinstance(given.get("actual_output"), str):
-            self._imported.add_output("outputs", identity, self._answer(given, where), [said for _, said in made])
+            self._imported.add_output(
+                "outputs", identity, self._answer(given, where), [verdict for _, verdict in checks]
+            )
 
     def _metrics(self, given: dict[str, Any], where: str) -> Iterator[tuple[dict[str, Any], bool | None]]:
-        """Of the metrics that a test run recorded, those that are checks, each with its verdict."""
+        """The recorded metrics that have a check, each with its verdict."""
         listed = given.get("metrics_data")
         for index, metric in enumerate(listed if isinstance(listed, list) else []):
             name = str(metric.get("name")) if isinstance(metric, dict) else "a metric"
-            place = f"{where}.metricsData[{index}]"
+            location = f"{where}.metricsData[{index}]"
             if name == "Exact Match" and isinstance(given.get("expected_output"), str):
-                # It leaves white space around both aside.
+                # It ignores white space around both.
                 check = {"equals": given["expected_output"], "trim": True, "name": name}
                 yield check, verdict_of(metric.get("success"))
             elif name in _PROGRAMS:
-                self._imported.note("none", place, name, "the file does not say what it compares with")
+                self._imported.note("none", location, name, "the file does not say what it compares with")
             elif name != "Tool Correctness":
                 why = "a model judges, or code of yours: write a check rubric, factual or score"
-                self._imported.note("later", place, name, why)
+                self._imported.note("later", location, name, why)
 
     def _tools(self, given: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
         names = [call["name"] for call in self._calls(given, "expected_tools", where) or ()]
@@ -138,7 +140,7 @@ class _CaseReader:
             self._imported.note("differs", where, "expected_tools", why)
 
     def _calls(self, given: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]] | None:
-        """The tools under ``key``: a list, its JSON as text, or names with ; between them; None where none are said."""
+        """The tools under ``key``: a list, its JSON as text, or names separated by ;. None without any."""
         tools = given.get(key)
         if isinstance(tools, str):
             tools = _tools_of(tools)
@@ -161,9 +163,9 @@ class _CaseReader:
         listed = given.get("tags")
         tags = [tag for tag in (listed if isinstance(listed, list) else []) if isinstance(tag, str) and tag]
         for key in ("additional_metadata", "metadata", "custom_column_key_values"):
-            held = given.get(key)
-            if isinstance(held, dict):
-                tags += [f"{name}:{value}" for name, value in held.items() if isinstance(value, str | int | float)]
+            values = given.get(key)
+            if isinstance(values, dict):
+                tags += [f"{name}:{value}" for name, value in values.items() if isinstance(value, str | int | float)]
         return tags[:50]
 
     def _answer(self, given: Mapping[str, Any], where: str) -> dict[str, Any]:

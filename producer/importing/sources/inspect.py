@@ -22,7 +22,7 @@ _SPACE = r"[\t\n\v\f\r\x1c-\x1f \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{
 _AROUND = string.whitespace + string.punctuation
 _PUNCTUATION = "[" + r"\t\n\v\f\r " + "".join(f"\\{sign}" for sign in string.punctuation) + "]*"
 _LETTERS = r"[A-Za-z\p{Nd} ,]"
-# What the model was told to write: in a line of its own, else anywhere; in bold, in dollars and in brackets, too.
+# The form that the prompt requests: on a line of its own, else anywhere; also in bold, in dollars and in brackets.
 _ANSWERS = (
     rf"(?:\$\s*({_LETTERS}+?)\s*\$|\*\*\s*({_LETTERS}+?)\s*\*\*|\(([A-Za-z\d])\)|({_LETTERS}+))",
     r"(?im)^ANSWER\s*:\s*{}\s*(?:$|\n|\.)",
@@ -37,13 +37,13 @@ class NoScorer(ValueError):
         super().__init__(reason)
         self._of_sample = of_sample
 
-    def place(self, scorer: str, sample: str) -> str:
-        """Where the reason lies: in the scorer, or in a sample."""
+    def location(self, scorer: str, sample: str) -> str:
+        """The location of the reason: the scorer's, or the sample's."""
         return sample if self._of_sample else scorer
 
 
 def _check_of(name: str, options: Options, targets: Sequence[str], sample: Mapping[str, Any]) -> Check:
-    """The check that a scorer of Inspect is for a sample with these targets. Raises NoScorer."""
+    """The check of a scorer of Inspect, for a sample with these targets. Raises NoScorer."""
     own = _inspects_own(name)
     make = SCORERS.get(own)
     if make is None:
@@ -62,7 +62,7 @@ def _check_of(name: str, options: Options, targets: Sequence[str], sample: Mappi
 def _inspects_own(name: str) -> str:
     """The name of one of Inspect's own scorers without its package; "" for a scorer of another package.
 
-    The registry's name of those has its package before it; Inspect leaves its own out (registry_log_name).
+    The registry's name has the package as a prefix, except Inspect's own (registry_log_name).
     """
     package, _, bare = name.rpartition("/")
     return bare if package in ("", "inspect_ai") else ""
@@ -140,13 +140,13 @@ _MOST_EPOCHS = 1_000_000
 _JUDGES = ("model_graded_qa", "model_graded_fact", "multi_scorer", "perplexity")
 
 
-def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
-    """Fill ``imported`` from a log. Raises ConfigError for what is none."""
+def read(path: Path, request: ImportRequest, imported: Imported) -> None:
+    """Fill ``imported`` from a log. Raises ConfigError for other files."""
     if path.suffix == ".eval":
         with Archive(path) as archive:
             header = archive.read("header.json" if "header.json" in archive.names else "_journal/start.json")
             names = [name for name in archive.names if name.startswith("samples/") and name.endswith(".json")]
-            _Log(path, header, imported, asked).add((name, archive.read(name)) for name in names)
+            _Log(path, header, imported, request).add((name, archive.read(name)) for name in names)
         return
     data = read_json(path)
     samples = data.get("samples") if isinstance(data, dict) else None
@@ -154,28 +154,28 @@ def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
         raise ConfigError(f"{path}: not a log of Inspect: it has no eval")
     if not isinstance(samples, list):
         raise ConfigError(f"{path}: the log has no samples: it was written with log_samples off, or is a header alone")
-    _Log(path, data, imported, asked).add((f"samples[{index}]", sample) for index, sample in enumerate(samples))
+    _Log(path, data, imported, request).add((f"samples[{index}]", sample) for index, sample in enumerate(samples))
 
 
 class _Scorer(NamedTuple):
-    """A scorer as a log declares it, its place, and the key that a sample's scores have for it."""
+    """A scorer as a log declares it, its location, and its key in a sample's scores."""
 
     name: str
     options: Mapping[str, Any]
-    place: str
+    location: str
     key: str
 
 
 class _Log:
-    def __init__(self, path: Path, header: Any, imported: Imported, asked: ImportRequest) -> None:
-        self._path, self._imported, self._asked = path, imported, asked
+    def __init__(self, path: Path, header: Any, imported: Imported, request: ImportRequest) -> None:
+        self._path, self._imported, self._request = path, imported, request
         self._document = Document(path, header)
         task = header.get("eval") if isinstance(header, dict) else None
         if not isinstance(task, dict):
             raise ConfigError(f"{path}: not a log of Inspect: it has no eval")
         self._model = str(task.get("model") or "outputs")
         self._task = str(task.get("task") or "task").rpartition("/")[2]
-        self._scorers = self._declared(task.get("scorers"), _part(header, "results"))
+        self._scorers = self._declare_scorers(task.get("scorers"), _part(header, "results"))
         self._ids: dict[bytes, str] = {}
         self._kept: dict[str, list[str]] = {}
         config = task.get("config")
@@ -185,11 +185,11 @@ class _Log:
             "none", f"{path}: eval.model", self._model, "write a target for it: see docs/reference/targets.md"
         )
 
-    def _declared(self, scorers: Any, results: Mapping[str, Any]) -> list[_Scorer]:
-        """The scorers, as the log declares them; those of early versions stand under results."""
+    def _declare_scorers(self, scorers: Any, results: Mapping[str, Any]) -> list[_Scorer]:
+        """The scorers that the log declares; early versions have them under results."""
         found: list[_Scorer] = []
         keys: list[str] = []
-        for name, options, at in [*_declarations(scorers)] or [*_under_results(results)]:
+        for name, options, at in [*_declarations(scorers)] or [*_result_scorers(results)]:
             # Inspect numbers scorers of one name in its scores (unique_scorer_name).
             bare = name.rpartition("/")[2]
             key, count = bare, 1
@@ -202,11 +202,11 @@ class _Log:
         return found
 
     def add(self, samples: Iterator[tuple[str, Any]]) -> None:
-        """The samples, each a case when it is met for the first time, and an output: an epoch is a repeat."""
+        """Add the samples: a new one as a case, and each as an output; an epoch is a repeat."""
         epochs: set[tuple[str, Any]] = set()
-        again = []
-        for place, sample in samples:
-            where = f"{self._path}: {place}"
+        later = []
+        for location, sample in samples:
+            where = f"{self._path}: {location}"
             if not isinstance(sample, dict) or "id" not in sample:
                 self._imported.note("none", where, "a sample", "it has no id")
                 continue
@@ -218,33 +218,33 @@ class _Log:
                 continue
             epoch = sample.get("epoch")
             if type(epoch) is not int or not 0 < epoch <= _MOST_EPOCHS or (case, epoch) in epochs:
-                again.append((case, _answer(sample), self._verdicts(case, sample)))
+                later.append((case, _answer(sample), self._verdicts(case, sample)))
                 continue
             epochs.add((case, epoch))
             self._imported.add_output(self._model, case, _answer(sample), self._verdicts(case, sample), epoch - 1)
-        # What has no epoch, or one of which there is an answer, as in logs that were put together: after the others.
-        for case, answer, verdicts in again:
+        # Samples without an epoch, or with one that occurs twice (merged logs), come after the others.
+        for case, answer, verdicts in later:
             self._imported.add_output(self._model, case, answer, verdicts)
 
     def _verdicts(self, case: str, sample: dict[str, Any]) -> list[bool | None]:
         """Whether the sample passed each check of its case, by its recorded scores."""
         scores = _part(sample, "scores")
-        return [_passed(_part(scores, key).get("value")) for key in self._kept[case]]
+        return [_verdict(_part(scores, key).get("value")) for key in self._kept[case]]
 
     def _case(self, sample: dict[str, Any], where: str) -> str:
         targets = sample.get("target")
         wanted = [str(each) for each in targets] if isinstance(targets, list) else [str(targets or "")]
         checks, kept = [], []
-        for name, options, place, score in self._scorers:
+        for name, options, location, score in self._scorers:
             try:
                 check = _check_of(name, options, wanted, sample)
             except NoScorer as error:
                 kind: Kind = "later" if _inspects_own(name) in _JUDGES else "none"
-                self._imported.note(kind, error.place(place, where), name, str(error))
+                self._imported.note(kind, error.location(location, where), name, str(error))
                 continue
             checks.append({**check, "name": name})
             kept.append(score)
-        # Inspect numbers samples that have no id of their own.
+        # Inspect numbers samples without an id.
         named = isinstance(sample["id"], str)
         case: dict[str, Any] = {
             "id": f"{self._task}-{sample['id']}" if named else self._task,
@@ -259,7 +259,7 @@ class _Log:
         for name in ("files", "setup", "sandbox"):
             if sample.get(name):
                 self._imported.note("none", where, name, "evalq sets up no sandbox: your agent does")
-        identity = self._imported.add_case(case, where, self._asked, named=named)
+        identity = self._imported.add_case(case, where, self._request, named=named)
         self._kept[identity] = kept
         return identity
 
@@ -271,7 +271,7 @@ def _declarations(scorers: Any) -> Iterator[tuple[str, Mapping[str, Any], list[s
             yield scorer["name"], _part(scorer, "options"), ["eval", "scorers", index]
 
 
-def _under_results(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], list[str | int]]]:
+def _result_scorers(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], list[str | int]]]:
     """(name, options, keys) of results.scores, each scorer once, or of the earlier results.scorer."""
     seen: list[tuple[str, Mapping[str, Any]]] = []
     listed = results.get("scores")
@@ -280,23 +280,23 @@ def _under_results(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[st
         (each, ["results", "scores", index]) for index, each in enumerate(listed if isinstance(listed, list) else [])
     ]
     for entry, keys in entries or [(single, ["results", "scorer"])]:
-        held = entry if isinstance(entry, dict) else {"name": entry}
-        name, options = held.get("scorer", held.get("name")), _part(held, "params")
+        scorer = entry if isinstance(entry, dict) else {"name": entry}
+        name, options = scorer.get("scorer", scorer.get("name")), _part(scorer, "params")
         # A scorer of several values, or with several reducers, has an entry for each.
         if isinstance(name, str) and (name, options) not in seen:
             seen.append((name, options))
             yield name, options, keys
 
 
-def _passed(value: Any) -> bool | None:
-    """A score that is right or wrong; None for one between, and for one that is no such word (value_to_float)."""
+def _verdict(value: Any) -> bool | None:
+    """Whether a score is right or wrong; None for other values (value_to_float)."""
     if isinstance(value, str):
         return {"C": True, "I": False}.get(value)
     return verdict_of(value)
 
 
 def _input(sample: dict[str, Any]) -> Any:
-    """The sample's input; chat messages with their texts alone."""
+    """The sample's input; of chat messages only the texts."""
     given = _resolved(sample.get("input"), sample)
     if isinstance(given, list):
         return [
@@ -304,7 +304,7 @@ def _input(sample: dict[str, Any]) -> Any:
             for each in given
             if isinstance(each, dict)
         ]
-    # With choices, what was asked is the message that the solver made of them.
+    # With choices, the question is the message that the solver made of them.
     first = next((each for each in _messages(sample) if each.get("role") == "user"), None)
     if sample.get("choices") and first is not None:
         return _content(_resolved(first.get("content"), sample))
@@ -335,11 +335,11 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
     calls = [call for each in _messages(sample) for call in _mappings(each.get("tool_calls"))]
     if "messages" in sample:
         line["tool_calls"] = [recorded_call(call) for call in calls]
-    return line | _took(sample, output)
+    return line | _usage(sample, output)
 
 
-def _took(sample: dict[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
-    """Tokens and seconds of all calls of the sample; the last call stands for them only where it is the only one."""
+def _usage(sample: dict[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
+    """Tokens and seconds of all calls of the sample; those of the output only if there was a single call."""
     single = sum(each.get("role") == "assistant" for each in _messages(sample)) <= 1
     usages: list[Mapping[str, Any]] = [each for each in _part(sample, "model_usage").values() if isinstance(each, dict)]
     if not usages:
@@ -360,7 +360,7 @@ def _took(sample: dict[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(content: Any) -> str:
-    """A message's text, of its parts where it has several."""
+    """The text of a message, or of its parts."""
     if isinstance(content, list):
         return "\n".join(
             str(part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text"
@@ -369,7 +369,7 @@ def _content(content: Any) -> str:
 
 
 def _resolved(value: Any, sample: dict[str, Any]) -> Any:
-    """Long texts are kept apart, under attachments."""
+    """The value; long texts are under attachments."""
     if isinstance(value, str) and value.startswith("attachment://"):
         return _part(sample, "attachments").get(value.removeprefix("attachment://"), value)
     return value

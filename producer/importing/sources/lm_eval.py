@@ -23,7 +23,7 @@ _METRIC = {"metric", "aggregation", "higher_is_better", "ignore_case", "hf_evalu
 _REGEX = {"function", "regex_pattern", "group_select", "fallback"}
 
 
-def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
+def read(path: Path, request: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from results and the samples beside them, or from samples. Raises ConfigError."""
     results, samples = _files(path)
     data = read_json(results)
@@ -35,11 +35,11 @@ def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
         if not isinstance(config, dict):
             imported.note("none", str(file), task, f"{results.name} has no configuration of it")
             continue
-        _Task(task, config, results, _model(data), imported, asked).read(file)
+        _Task(task, config, results, _model(data), imported, request).read(file)
 
 
 def _files(path: Path) -> tuple[Path, list[tuple[str, Path]]]:
-    """(the results, tasks and their samples) that belong together."""
+    """(results, [(task, samples)]) that belong together."""
     if not path.exists():
         read_json(path)
     found, whole = _SAMPLES.fullmatch(path.name), _RESULTS.fullmatch(path.name)
@@ -77,24 +77,24 @@ def _model(results: Mapping[str, Any]) -> str:
 
 class _Task:
     def __init__(
-        self, name: str, config: dict[str, Any], results: Path, model: str, imported: Imported, asked: ImportRequest
+        self, name: str, config: dict[str, Any], results: Path, model: str, imported: Imported, request: ImportRequest
     ) -> None:
         self._name, self._config, self._model = name, config, model
-        self._imported, self._asked = imported, asked
+        self._imported, self._request = imported, request
         self._where = f"{results}: configs.{name}"
         self._filters = {str(each.get("name")): each.get("filter") for each in _mappings(config.get("filter_list"))}
         self._filters = self._filters or {"none": _NO_FILTER}
         self._cases: dict[str, dict[str, Any]] = {}
 
     def read(self, path: Path) -> None:
-        """Every line of samples: of each document one for each filter."""
+        """Read the samples: a line for each document and filter."""
         kind = self._config.get("output_type")
         if kind != "generate_until":
             why = "it compares probabilities of texts, and evalq records answers"
             self._imported.note("none", f"{self._where}.output_type", f"{self._name}: {kind}", why)
             return
         answers: dict[str, list[Any]] = {}
-        places: dict[str, str] = {}
+        locations: dict[str, str] = {}
         verdicts: dict[str, list[bool | None]] = {}
         seen: set[tuple[str, str]] = set()
         for line, sample in read_lines(path):
@@ -110,32 +110,32 @@ class _Task:
             seen.add((key, name))
             if key not in self._cases:
                 self._cases[key] = self._case(sample, key)
-                answers[key], places[key], verdicts[key] = list(_flat(sample["resps"])), where, []
+                answers[key], locations[key], verdicts[key] = list(_flat(sample["resps"])), where, []
             for metric, check in self._checks(sample, where):
                 self._cases[key]["checks"].append(check)
                 verdicts[key].append(verdict_of(sample.get(metric)))
         for key, case in self._cases.items():
-            identity = self._imported.add_case(case, places[key], self._asked, named=False)
+            identity = self._imported.add_case(case, locations[key], self._request, named=False)
             for number, answer in enumerate(answers[key] if identity else []):
-                # What a filter takes is of the first response.
-                said = verdicts[key] if number == 0 else ()
-                self._imported.add_output(self._model, identity, {"output": answer}, said)
+                # A filter takes the first response.
+                verdict = verdicts[key] if number == 0 else ()
+                self._imported.add_output(self._model, identity, {"output": answer}, verdict)
 
     def _filter_of(self, sample: Mapping[str, Any]) -> str:
-        """The filter that a line is of: samples of early versions do not name it, and are of the only one there is."""
+        """The filter of a line: early versions do not name it if there is only one."""
         name = sample.get("filter")
         if name:
             return str(name)
         return next(iter(self._filters)) if len(self._filters) == 1 else ""
 
     def _case(self, sample: dict[str, Any], key: str) -> dict[str, Any]:
-        case: dict[str, Any] = {"id": self._name, "input": _asked_text(sample), "checks": []}
+        case: dict[str, Any] = {"id": self._name, "input": _prompt_text(sample), "checks": []}
         if sample.get("target") is not None:
             case["expected"] = sample["target"]
         return case | {"tags": [f"task:{self._name}"]}
 
     def _checks(self, sample: dict[str, Any], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(metric, check) for each metric of the filter that the line is of."""
+        """(metric, check) for each metric of the line's filter."""
         name = self._filter_of(sample)
         if name not in self._filters:
             listed = ", ".join(self._filters)
@@ -146,9 +146,11 @@ class _Task:
         declared = {str(each.get("metric")): each for each in _mappings(self._config.get("metric_list"))}
         given = sample.get("metrics")
         for metric in map(str, given if isinstance(given, list) else declared):
-            place = f"{self._where}.metric_list"
+            location = f"{self._where}.metric_list"
             if metric != "exact_match":
-                self._imported.note("none", place, f"{self._name}: {metric}", "evalq has no such measure of one answer")
+                self._imported.note(
+                    "none", location, f"{self._name}: {metric}", "evalq has no such measure of one answer"
+                )
                 continue
             try:
                 if self._config.get("process_results"):
@@ -158,7 +160,7 @@ class _Task:
                 check = _exact(sample.get("target"), steps, declared.get(metric, {}))
                 accepted(check)
             except NoCounterpart as error:
-                # What is about one document's target is of its line; the rest is the same for all.
+                # Reasons about a target are noted for the line; others are the same for all lines.
                 of_line = "target" in str(error)
                 self._imported.note("none", where if of_line else self._where, f"filter {name}", str(error))
                 continue
@@ -166,7 +168,7 @@ class _Task:
 
 
 def _exact(target: Any, steps: Any, metric: Mapping[str, Any]) -> dict[str, Any]:
-    """exact_match of what a filter takes. Raises NoCounterpart."""
+    """The check of exact_match after a filter. Raises NoCounterpart."""
     odd = sorted(map(str, metric.keys() - _METRIC))
     if odd:
         raise NoCounterpart(f"exact_match with {odd[0]}, an option that is not known")
@@ -188,10 +190,10 @@ def _exact(target: Any, steps: Any, metric: Mapping[str, Any]) -> dict[str, Any]
         return {"equals": wanted, "trim": True, **options}
     if names != ["regex", "take_first"]:
         raise NoCounterpart(f"evalq has no check of what {', '.join(names) or 'no filter'} leaves")
-    return _captured(wanted, listed[0], options)
+    return _captures_check(wanted, listed[0], options)
 
 
-def _captured(wanted: str, step: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _captures_check(wanted: str, step: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     pattern = str(step.get("regex_pattern", r"#### (\-?[0-9\.\,]+)"))
     which = {0: "first", -1: "last"}.get(step.get("group_select", 0))
     if which is None:
@@ -204,19 +206,19 @@ def _captured(wanted: str, step: Mapping[str, Any], options: Mapping[str, Any]) 
         raise NoCounterpart(f"its pattern is none: {error}") from None
     if groups > 1:
         raise NoCounterpart("it takes the first group that is not empty; the check `captures` any of them")
-    # Texts are compared without the white space around them.
+    # The comparison ignores white space around the texts.
     return {"captures": to_re2(pattern, "python"), "is": wanted, "which": which, "trim": True, **options}
 
 
-def _asked_text(sample: Mapping[str, Any]) -> str:
-    """The prompt: arguments are lists, or mappings where they were written to a file."""
+def _prompt_text(sample: Mapping[str, Any]) -> str:
+    """The prompt: arguments are lists, or mappings in files."""
     text = _first(_first(sample.get("arguments")))
     return text if isinstance(text, str) else str(sample.get("doc", ""))
 
 
-def _first(held: Any) -> Any:
-    """What stands first in a list or a mapping; None in anything else."""
-    values = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
+def _first(values: Any) -> Any:
+    """The first value of a list or a mapping; else None."""
+    values = values.values() if isinstance(values, dict) else values if isinstance(values, list) else ()
     return next(iter(values), None)
 
 

@@ -1,8 +1,7 @@
-"""OpenAI's evals: a hosted one as its API gives it, with the output items of a run; YAML and samples of the registry.
+"""OpenAI's evals: a hosted eval with the output items of a run, or YAML and samples of the registry.
 
-The eval is what ``GET /evals/ID`` gives, an object with testing_criteria; output items what
-``GET /evals/ID/runs/RUN/output_items`` gives: under output_items in the same file, or in output_items.json or
-output_items.jsonl beside it.
+The eval is the answer of ``GET /evals/ID``, an object with testing_criteria. The output items are the answer of
+``GET /evals/ID/runs/RUN/output_items``, under output_items in the same file, or in output_items.json(l) beside it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from evalq.producer.importing.patterns import NoCounterpart, accepted
 from evalq.producer.importing.reading import Document, Outside, below, read_json, read_lines, read_yaml
 
 # OpenAI's public registry of evals (github.com/openai/evals): a YAML file of evals, and samples as lines of JSON.
-# An eval's samples stand in registry/data, beside registry/evals with the YAML, or below the YAML's own folder. No
-# class is run: those of evals.elsuite.basic that a check is like become it, the others are listed by their names.
+# An eval's samples are in registry/data, beside registry/evals with the YAML, or below the YAML's folder. Classes are
+# never run: some of evals.elsuite.basic become checks, and the others are listed by name.
 
 _BASIC = "evals.elsuite.basic."
 CLASSES: Mapping[str, str] = {
@@ -29,13 +28,13 @@ CLASSES: Mapping[str, str] = {
     f"{_BASIC}includes:Includes": "contains",
     f"{_BASIC}json_validator:JsonValidator": "is-json",
 }
-"""By the class of an eval: the check that it is of one answer."""
+"""{class of an eval: its check}."""
 _JUDGED = "evals.elsuite.modelgraded."
 _ARGS = {"samples_jsonl", "max_tokens", "num_few_shot", "few_shot_jsonl", "ignore_case"}
 
 
-def _read_registry(path: Path, asked: ImportRequest, imported: Imported) -> None:
-    """Fill ``imported`` from a YAML file of evals. Raises ConfigError for what is none."""
+def _read_registry(path: Path, request: ImportRequest, imported: Imported) -> None:
+    """Fill ``imported`` from a YAML file of evals. Raises ConfigError for other files."""
     document = read_yaml(path)
     entries = document.data if isinstance(document.data, dict) else {}
     evals = {str(name): each for name, each in entries.items() if isinstance(each, dict) and "class" in each}
@@ -47,17 +46,17 @@ def _read_registry(path: Path, asked: ImportRequest, imported: Imported) -> None
         args = args if isinstance(args, dict) else {}
         try:
             _require_known(kind, args)
-            samples = _samples(document, args.get("samples_jsonl"), asked)
+            samples = _samples(document, args.get("samples_jsonl"), request)
         except (NoCounterpart, Outside) as error:
             judged = kind.startswith(_JUDGED)
             imported.note("later" if judged else "none", where, f"{name} ({kind})", str(error))
             continue
-        _add(samples, name, (kind, args), asked, imported)
+        _add(samples, name, (kind, args), request, imported)
 
 
-def _read_samples(path: Path, asked: ImportRequest, imported: Imported) -> None:
+def _read_samples(path: Path, request: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from samples alone: which check they are for is said by ``asked``."""
-    _add(path, path.parent.name or "sample", None, asked, imported)
+    _add(path, path.parent.name or "sample", None, request, imported)
 
 
 def _require_known(kind: str, args: Mapping[str, Any]) -> None:
@@ -72,14 +71,14 @@ def _require_known(kind: str, args: Mapping[str, Any]) -> None:
         raise NoCounterpart("it puts other samples before each of its questions: give prompts as they are asked")
 
 
-def _samples(document: Document, name: Any, asked: ImportRequest) -> Path:
+def _samples(document: Document, name: Any, request: ImportRequest) -> Path:
     """The file of samples that an eval names. Raises NoCounterpart and Outside."""
     if not isinstance(name, str) or not name.endswith(".jsonl"):
         raise NoCounterpart("its samples_jsonl is no file of JSON lines")
     folder = document.path.parent
     data = folder.resolve().parent / "data"
     folders = [data, folder] if folder.resolve().name == "evals" else [folder]
-    paths = [below(each, name, anywhere=asked.anywhere) for each in folders]
+    paths = [below(each, name, anywhere=request.anywhere) for each in folders]
     found = next((path for path in paths if path.is_file()), None)
     if found is None:
         raise NoCounterpart(f"its samples are at none of {', '.join(map(str, paths))}")
@@ -87,7 +86,7 @@ def _samples(document: Document, name: Any, asked: ImportRequest) -> Path:
 
 
 def _add(
-    path: Path, name: str, judged_by: tuple[str, Mapping[str, Any]] | None, asked: ImportRequest, imported: Imported
+    path: Path, name: str, judged_by: tuple[str, Mapping[str, Any]] | None, request: ImportRequest, imported: Imported
 ) -> None:
     for where, sample in _lines(path):
         given = sample.get("input") if isinstance(sample, dict) else None
@@ -106,11 +105,11 @@ def _add(
                 imported.note("none", where, f"{name}: its ideal", str(error))
                 continue
             case["checks"] = [check]
-        imported.add_case(case, where, asked, named=False)
+        imported.add_case(case, where, request, named=False)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """(place, sample). Raises ConfigError, also for the pointer that a repository has in place of a large file."""
+    """(location, sample). Raises ConfigError, also for a pointer of Git LFS."""
     try:
         with open_given(path) as stream:
             pointer = stream.read(40).startswith(b"version https://git-lfs")
@@ -128,7 +127,7 @@ def _registry_input(given: str | list[Any]) -> Any:
 
 
 def _check(kind: str, args: Mapping[str, Any], ideal: Any) -> dict[str, Any]:
-    """The check that a class is for a sample. Raises NoCounterpart."""
+    """The check of a class for a sample. Raises NoCounterpart."""
     name = CLASSES[kind]
     if name == "is-json":
         return {name: True}
@@ -155,13 +154,13 @@ _REASONS: dict[str, tuple[Kind, str]] = {
 }
 
 
-def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
-    """Fill ``imported`` from an eval and its output items. Raises ConfigError for what is none."""
+def read(path: Path, request: ImportRequest, imported: Imported) -> None:
+    """Fill ``imported`` from an eval and its output items. Raises ConfigError for other files."""
     if path.suffix in (".yaml", ".yml"):
-        _read_registry(path, asked, imported)
+        _read_registry(path, request, imported)
         return
     if path.suffix == ".jsonl":
-        _read_samples(path, asked, imported)
+        _read_samples(path, request, imported)
         return
     data = read_json(path)
     criteria = data.get("testing_criteria") if isinstance(data, dict) else None
@@ -178,19 +177,19 @@ def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
         number = item.get("datasource_item_id", len(cases))
         key = same_case(number, item["datasource_item"])
         if key not in cases:
-            cases[key], names = _case(path, criteria, item, where, imported, asked)
+            cases[key], names = _case(path, criteria, item, where, imported, request)
             kept[cases[key]] = names
         if cases[key]:
             sample = item.get("sample")
             sample = sample if isinstance(sample, dict) else {}
-            said = _verdicts(item, kept[cases[key]])
-            imported.add_output(str(sample.get("model") or "outputs"), cases[key], _answer(sample), said)
+            verdicts = _verdicts(item, kept[cases[key]])
+            imported.add_output(str(sample.get("model") or "outputs"), cases[key], _answer(sample), verdicts)
     if not found:
         raise ConfigError(f"{path}: no output items: under output_items, or in output_items.json(l) beside it")
 
 
 def _items(path: Path, data: Mapping[str, Any], imported: Imported) -> Iterator[tuple[str, Any]]:
-    """(place, output item), wherever they are."""
+    """(location, output item) of all output items."""
     given, source, at = data.get("output_items"), path, "output_items"
     beside = path.with_name("output_items.jsonl")
     if given is None and beside.exists():
@@ -214,41 +213,41 @@ def _case(
     item: dict[str, Any],
     where: str,
     imported: Imported,
-    asked: ImportRequest,
+    request: ImportRequest,
 ) -> tuple[str, list[str]]:
     """The id of an item's case, and the names of its checks."""
     row = item["datasource_item"]
     checks = []
     for index, grader in enumerate(criteria):
-        place = f"{path}: testing_criteria[{index}]"
+        location = f"{path}: testing_criteria[{index}]"
         kind = str(grader.get("type")) if isinstance(grader, dict) else "a grader"
         name = str(grader.get("name") or kind) if isinstance(grader, dict) else kind
         if kind != "string_check":
             why = _REASONS.get(kind, ("none", "evalq has no such check"))
-            imported.note(why[0], place, f"{name} ({kind})", why[1])
+            imported.note(why[0], location, f"{name} ({kind})", why[1])
             continue
         try:
             check = _string_check(grader, row)
             accepted(check)
         except NoCounterpart as error:
-            imported.note("none", place, name, str(error))
+            imported.note("none", location, name, str(error))
             continue
         checks.append({**check, "name": name})
     sample = item.get("sample")
-    asked_of = sample.get("input") if isinstance(sample, dict) else None
-    case: dict[str, Any] = {"id": "item", "input": _input(asked_of, row), "checks": checks}
-    return imported.add_case(case, where, asked, named=False), [check["name"] for check in checks]
+    messages = sample.get("input") if isinstance(sample, dict) else None
+    case: dict[str, Any] = {"id": "item", "input": _input(messages, row), "checks": checks}
+    return imported.add_case(case, where, request, named=False), [check["name"] for check in checks]
 
 
 def _verdicts(item: Mapping[str, Any], names: list[str]) -> list[bool | None]:
-    """What the service said of each grader; None where it did not, or two have one name."""
+    """The service's verdict of each grader; None without one, or if two graders have one name."""
     results = item.get("results")
-    said = (
+    verdicts = (
         [(str(each.get("name")), each.get("passed")) for each in results if isinstance(each, dict)]
         if isinstance(results, list)
         else []
     )
-    found = {name: verdict_of(passed) for name, passed in said if sum(name == other for other, _ in said) == 1}
+    found = {name: verdict_of(passed) for name, passed in verdicts if sum(name == other for other, _ in verdicts) == 1}
     return [found.get(name) for name in names]
 
 
@@ -271,7 +270,7 @@ def _string_check(grader: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str
 
 
 def _filled(template: str, row: Mapping[str, Any]) -> str:
-    """A template with the row's values. Raises NoCounterpart for more than those."""
+    """A template filled with the row's values. Raises NoCounterpart if it has anything else."""
 
     def value(match: re.Match[str]) -> str:
         found: Any = row
@@ -287,7 +286,7 @@ def _filled(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _input(messages: Any, row: Mapping[str, Any]) -> Any:
-    """The messages that were asked; the row itself where the run did not keep them."""
+    """The messages of the call, or the row if the run did not keep them."""
     if isinstance(messages, list) and messages and all(isinstance(each, dict) for each in messages):
         return [{"role": str(each.get("role")), "content": _text(each.get("content"))} for each in messages]
     return dict(row)

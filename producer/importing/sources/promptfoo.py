@@ -16,23 +16,23 @@ from evalq.producer.importing.promptfoo.tests import load_file
 from evalq.producer.importing.promptfoo.texts import slug
 from evalq.producer.importing.reading import Document, read_json
 
-# What `promptfoo eval -o results.json` writes: its cases, as they were asked, and every answer.
+# The output of `promptfoo eval -o results.json`: cases with their final prompts, and every answer.
 
 
 def _is_results(data: Any) -> bool:
-    """Whether a JSON file's value is what promptfoo writes of an evaluation."""
+    """Whether a JSON value is promptfoo's results of an evaluation."""
     return isinstance(data, dict) and isinstance(data.get("results"), dict) and "results" in data["results"]
 
 
-def _read_results(path: Path, data: dict[str, Any], asked: ImportRequest, imported: Imported) -> None:
-    """Fill ``imported`` from an evaluation's results. Raises ConfigError for what is none."""
+def _read_results(path: Path, data: dict[str, Any], request: ImportRequest, imported: Imported) -> None:
+    """Fill ``imported`` from an evaluation's results. Raises ConfigError for other values."""
     document = Document(path, data)
     rows = data["results"]["results"]
     if not isinstance(rows, list):
         raise ConfigError(f"{path}: results.results: must be a list")
     config = data.get("config")
     providers = config.get("providers", config.get("targets")) if isinstance(config, Mapping) else None
-    reader = _Rows(document, asked, imported)
+    reader = _Rows(document, request, imported)
     for index, row in enumerate(rows):
         reader.add(row, ["results", "results", index])
     for index, provider in enumerate(providers if isinstance(providers, list) else []):
@@ -40,14 +40,14 @@ def _read_results(path: Path, data: dict[str, Any], asked: ImportRequest, import
 
 
 class _Rows:
-    def __init__(self, document: Document, asked: ImportRequest, imported: Imported) -> None:
-        self._document, self._asked, self._imported = document, asked, imported
+    def __init__(self, document: Document, request: ImportRequest, imported: Imported) -> None:
+        self._document, self._request, self._imported = document, request, imported
         self._ids: dict[str, str] = {}
         self._kept: dict[str, list[Any]] = {}
         self.calls: list[Mapping[str, Any]] = []
 
     def add(self, row: Any, keys: Sequence[str | int]) -> None:
-        """A row: the case, when it is met for the first time, and the answer."""
+        """Add a row: the case, if it is new, and the answer."""
         where = self._document.where(keys)
         test = row.get("testCase") if isinstance(row, Mapping) else None
         if not isinstance(row, Mapping) or not isinstance(test, Mapping):
@@ -62,8 +62,8 @@ class _Rows:
         if identity:
             provider = _part(row, "provider")
             name = harmless_name(str(provider.get("label") or provider.get("id") or "outputs"))
-            said = _verdicts(row, test, self._kept[identity])
-            self._imported.add_output(name, identity, _answer(row), said)
+            verdicts = _verdicts(row, test, self._kept[identity])
+            self._imported.add_output(name, identity, _answer(row), verdicts)
 
     def _case(
         self,
@@ -75,7 +75,7 @@ class _Rows:
     ) -> str:
         where = self._document.where(keys)
         name = slug(str(test.get("description") or ""))
-        setting = Setting(variables, lambda name: load_file(self._document.path.parent, name, self._asked))
+        setting = Setting(variables, lambda name: load_file(self._document.path.parent, name, self._request))
         asserts = test.get("assert")
         listed = [
             (each, [*keys, "testCase", "assert", index], self._document.where)
@@ -84,15 +84,15 @@ class _Rows:
         checks, kept, lost = checks_of(listed, setting, self._imported)
         case: dict[str, Any] = {"id": name or "test", "checks": checks}
         if isinstance(prompt, str):
-            # Filled in already: what looks like a template now came out of a variable.
-            case["input"] = _as_asked(prompt)
+            # Already filled in: anything that looks like a template is from a variable.
+            case["input"] = _prompt_input(prompt)
         threshold_of(case, test.get("threshold"), lost, where, self._imported)
         for key in ("assertScoringFunction",):
             if key in test:
                 self._imported.note("none", where, key, "it is a program")
         tags = tags_of(_part(test, "metadata"))
         case |= {"tags": tags} if tags else {}
-        identity = self._imported.add_case(case, where, self._asked, named=bool(name))
+        identity = self._imported.add_case(case, where, self._request, named=bool(name))
         self._kept[identity] = kept
         if identity:
             self.calls.append(variables)
@@ -100,7 +100,7 @@ class _Rows:
 
 
 def _verdicts(row: Mapping[str, Any], test: Mapping[str, Any], kept: Sequence[Any]) -> list[bool | None]:
-    """What promptfoo said of each of the assertions ``kept`` of a test; None where the row does not have it.
+    """promptfoo's verdict on each imported assertion (``kept``) of a test; None if the row does not have it.
 
     componentResults are in the order of the assertions; the parts of a set follow it.
     """
@@ -108,7 +108,7 @@ def _verdicts(row: Mapping[str, Any], test: Mapping[str, Any], kept: Sequence[An
     waiting = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
     if row.get("failureReason") == 2:
         waiting = []
-    said: list[tuple[Any, bool | None]] = []
+    verdicts: list[tuple[Any, bool | None]] = []
     asserts = test.get("assert")
     for assertion in asserts if isinstance(asserts, list) else []:
         found = _part(waiting[0], "assertion") if waiting else {}
@@ -116,18 +116,20 @@ def _verdicts(row: Mapping[str, Any], test: Mapping[str, Any], kept: Sequence[An
         is_set = isinstance(inner, list) and bool(waiting) and "assertionSet" in _part(waiting[0], "metadata")
         same = isinstance(assertion, Mapping) and bool(found) and found.get("type") == assertion.get("type")
         if not (is_set or same):
-            said.append((assertion, None))
+            verdicts.append((assertion, None))
             continue
-        said.append((assertion, verdict_of(waiting[0].get("pass"))))
+        verdicts.append((assertion, verdict_of(waiting[0].get("pass"))))
         waiting = waiting[1 + (len(inner) if is_set and isinstance(inner, list) else 0) :]
-    # What a grader said is its verdict alone: evalq's judge has not been asked.
+    # No verdict of a grader: evalq's judge has not judged the output.
     return [
-        None if graded(wanted) else next((verdict for each, verdict in said if each is wanted or each == wanted), None)
+        None
+        if graded(wanted)
+        else next((verdict for each, verdict in verdicts if each is wanted or each == wanted), None)
         for wanted in kept
     ]
 
 
-def _as_asked(prompt: str) -> Any:
+def _prompt_input(prompt: str) -> Any:
     return filled(prompt, {}) if "{{" not in prompt and "{%" not in prompt and "{#" not in prompt else prompt
 
 
@@ -141,7 +143,7 @@ def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
     else:
         line["output"] = response["output"]
     latency, cost = row.get("latencyMs"), response.get("cost", row.get("cost"))
-    # An answer from a cache took no time that says anything.
+    # The latency of a cached answer is meaningless.
     if isinstance(latency, int | float) and _amount(latency) and response.get("cached") is not True:
         line["latency_seconds"] = latency / 1000
     if _amount(cost):
@@ -162,10 +164,10 @@ def _part(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def read(path: Path, asked: ImportRequest, imported: Imported) -> None:
+def read(path: Path, request: ImportRequest, imported: Imported) -> None:
     """Fill ``imported`` from promptfooconfig.yaml or results.json. Raises ConfigError."""
     data = read_json(path) if path.suffix == ".json" else None
     if isinstance(data, dict) and _is_results(data):
-        _read_results(path, data, asked, imported)
+        _read_results(path, data, request, imported)
     else:
-        read_config(path, asked, imported)
+        read_config(path, request, imported)
