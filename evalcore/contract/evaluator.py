@@ -225,7 +225,7 @@ class Stage(Protocol):
     def prepare(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Read all outputs before any question is asked: a question may be about two of them."""
 
-    def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
+    def count_questions(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
         """{(target, votes): questions} for ``repeats`` outputs of each case, if every possible question applies.
 
         Raises UsageError if no target is named.
@@ -234,11 +234,11 @@ class Stage(Protocol):
     def questions(self, line: bytes) -> Sequence[OutputQuestion]:
         """The questions about the output in a line of outputs.jsonl; none if there is nothing to ask."""
 
-    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
+    def add_replies(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """The line with the recorded answers: ``answers`` gives those that exist for each of its questions."""
 
-    def recorded(self, line: bytes) -> Sequence[Output]:
-        """The recorded answers in a line that `joined` made, to the questions that evalq would ask about it now."""
+    def recorded_replies(self, line: bytes) -> Sequence[Output]:
+        """The recorded answers in a line from `add_replies`, to the questions that evalq would ask about it now."""
 
 
 class JudgeStage(msgspec.Struct, frozen=True):
@@ -246,7 +246,7 @@ class JudgeStage(msgspec.Struct, frozen=True):
 
     ``begin`` gives the stage that asks, or None if nothing asks; it raises UsageError and ConfigError. ``recorded``
     gives the files of outputs that a request without a target asks about; it gives none if the request only evaluates.
-    evalq writes the lines of `Stage.joined` to a file called ``file``, and evaluates that file in place of
+    evalq writes the lines of `Stage.add_replies` to a file called ``file``, and evaluates that file in place of
     outputs.jsonl.
     """
 

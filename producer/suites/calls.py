@@ -115,5 +115,7 @@ def _targets(run: PlannedRun, judges: dict[bytes, list[str]]) -> Iterator[str]:
     request = msgspec.json.encode(run.request, enc_hook=str)
     if request not in judges:
         stage = judge_stage.begin(run.request)
-        judges[request] = sorted({canonical_name(name) for name, _ in stage.asks()}) if stage is not None else []
+        judges[request] = (
+            sorted({canonical_name(name) for name, _ in stage.count_questions()}) if stage is not None else []
+        )
     yield from judges[request]

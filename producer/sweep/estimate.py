@@ -59,7 +59,7 @@ def asks_of(
 ) -> Counter[tuple[str, int]]:
     """{(target, votes): questions about all outputs}. Raises InputError."""
     if live.target:
-        return Counter(stage.asks(live.repeat))
+        return Counter(stage.count_questions(live.repeat))
     # Outputs that are there already may lack what is asked about: their own questions are counted.
     asks = Counter[tuple[str, int]]()
     stage.prepare(lambda: recorded_lines(evaluator, request))

@@ -131,7 +131,7 @@ class JudgeCalls:
         self._limit = limit
         self._root = sweep.folder.path / FURTHER
         self._givers = [RunFolder(Path(run)) for run in sweep.live.reuse]
-        self._groups = {group: number for number, group in enumerate(sorted(stage.asks()), start=1)}
+        self._groups = {group: number for number, group in enumerate(sorted(stage.count_questions()), start=1)}
         self._numbers: dict[bytes, tuple[int, int]] = {}
         self._sweeps: dict[int, JudgeSweep] = {}
 
@@ -223,7 +223,7 @@ class JudgeCalls:
         with replacing(path) as out:
             for number, line in enumerate(self._lines()):
                 asked = self._limit is None or number < self._limit
-                out.write((self._stage.joined(line, self._answers) if asked else line) + b"\n")
+                out.write((self._stage.add_replies(line, self._answers) if asked else line) + b"\n")
 
     def _answers(self, question: OutputQuestion) -> list[Output]:
         group, number = self._numbers[_key(question)]
@@ -253,7 +253,7 @@ def _replies(giver: RunFolder, stage: Stage, judge_stage: JudgeStage | None, tar
 
 def _answered(stage: Stage, line: bytes, path: Path) -> Sequence[Output]:
     try:
-        return stage.recorded(line.rstrip(b"\n"))
+        return stage.recorded_replies(line.rstrip(b"\n"))
     except msgspec.DecodeError as error:
         raise WireError(f"{path} is not what evalq writes: {error}") from error
 

@@ -122,7 +122,7 @@ def _one_of(configs: Collection[str], target: str, before: Sequence[JudgeSweep],
 
 
 def _targets(stage: Stage) -> list[str]:
-    return sorted({canonical_name(target) for target, _ in stage.asks()})
+    return sorted({canonical_name(target) for target, _ in stage.count_questions()})
 
 
 def _settled(callers: Callers, target: str) -> TargetSettings:

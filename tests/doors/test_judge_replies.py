@@ -104,7 +104,7 @@ def verdict(check: Verdict, answer: str, reply: Callable[[str, str], str], contr
             return [Output(*ids, msgspec.Raw(msgspec.json.encode(said)))]
         return [Output(*ids, error="bad_output: not JSON", text=said)]
 
-    return OutputScorer(params).test(stage.joined(line("a", 0, answer), recorded)).status
+    return OutputScorer(params).test(stage.add_replies(line("a", 0, answer), recorded)).status
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -229,7 +229,7 @@ def a_judge_reply(traps: Traps, thing: Thing) -> list[str]:
         reply = msgspec.Raw(msgspec.json.encode({"marker": marker, "pass": True, "judge": "other", **named}))
         return [Output(0, question.prompt.case, "", 0, question.prompt.digest, question.target, "c", reply)]
 
-    test = OutputScorer(params).test(stage.joined(line("a", 0), replied))
+    test = OutputScorer(params).test(stage.add_replies(line("a", 0), replied))
     assert test.status == "passed"
     return [test.reason]
 

@@ -60,7 +60,7 @@ class VerdictStage:
             if answer is not None and answer.case in self._paired_cases and answer.repeat < MOST_REPEATS:
                 self._answers.setdefault((answer.case, answer.repeat), answer.text)
 
-    def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
+    def count_questions(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
         """{(judge, votes): questions} for ``repeats`` outputs of each case. Raises UsageError without a judge."""
         counts = Counter[tuple[str, int]]()
         for case in self._cases:
@@ -141,7 +141,7 @@ class VerdictStage:
             for order, each in enumerate(prompts)
         ]
 
-    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
+    def add_replies(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """``line`` with the recorded replies as its ``judgements``, after those of other checks."""
         possible = self._possible_questions(line)
         if not possible:
@@ -156,7 +156,7 @@ class VerdictStage:
                 replies += [self._reply_record(pending, order, marker, output) for output in answers(question)]
         return msgspec.json.encode({**record, "judgements": replies})
 
-    def recorded(self, line: bytes) -> list[Output]:
+    def recorded_replies(self, line: bytes) -> list[Output]:
         """The replies in ``line`` to the questions that evalq would ask about it now."""
         pending_orders = [
             (pending, order) for pending in self._pending(line) for order in range(pending.question.orders)
@@ -280,7 +280,7 @@ class EmbedStage:
     def prepare(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Nothing to prepare: no question is about two texts."""
 
-    def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
+    def count_questions(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
         """{(embedder, 1): questions} for ``repeats`` outputs of each case. Raises UsageError without an embedder."""
         for case, target in self._targets.items():
             if not target:
@@ -301,7 +301,7 @@ class EmbedStage:
         text = normal(answer.text)
         return (self._targets[answer.case], text) if text else None
 
-    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
+    def add_replies(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """``line`` with the recorded reply as its ``embedding``."""
         target_and_text = self._target_and_text(line)
         replies = answers(_question(*target_and_text)) if target_and_text is not None else ()
@@ -313,7 +313,7 @@ class EmbedStage:
             {**record, "embedding": _embedding_from_reply(kind_of_text(target_and_text[1]).hex(), replies[0])}
         )
 
-    def recorded(self, line: bytes) -> list[Output]:
+    def recorded_replies(self, line: bytes) -> list[Output]:
         """The recorded vector in ``line``."""
         questions = self.questions(line)
         embedding = _recorded_embedding(line) if questions else None
@@ -373,27 +373,27 @@ class Stages:
         for stage in self._stages:
             stage.prepare(lines)
 
-    def asks(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
+    def count_questions(self, repeats: int = 1) -> Mapping[tuple[str, int], int]:
         """The counts of all stages. Raises UsageError."""
         counts = Counter[tuple[str, int]]()
         for stage in self._stages:
-            counts.update(stage.asks(repeats))
+            counts.update(stage.count_questions(repeats))
         return counts
 
     def questions(self, line: bytes) -> list[OutputQuestion]:
         """The questions of all stages, one after another."""
         return [question for stage in self._stages for question in stage.questions(line)]
 
-    def joined(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
+    def add_replies(self, line: bytes, answers: Callable[[OutputQuestion], Sequence[Output]]) -> bytes:
         """The line with the replies of all stages."""
         # One after another, so that each keeps what the others added.
         for stage in self._stages:
-            line = stage.joined(line, answers)
+            line = stage.add_replies(line, answers)
         return line
 
-    def recorded(self, line: bytes) -> list[Output]:
+    def recorded_replies(self, line: bytes) -> list[Output]:
         """The replies in ``line`` to the questions of any stage."""
-        return [output for stage in self._stages for output in stage.recorded(line)]
+        return [output for stage in self._stages for output in stage.recorded_replies(line)]
 
 
 def outputs_to_judge(request: Request) -> list[str]:
@@ -413,7 +413,7 @@ def judge_stage(request: Request) -> Stage | None:
 def _embed_stage(request: Request, params: ChecksParams) -> EmbedStage | None:
     embedder = str(request.options.get("embedder") or "")
     stage = EmbedStage(params, embedder)
-    if stage.asks():
+    if stage.count_questions():
         return stage
     if embedder:
         raise UsageError("--embedder: no case counts its answers by embedding; add --diversity embedding for all cases")
@@ -429,7 +429,7 @@ def _verdict_stage(request: Request, params: ChecksParams, loaded: Iterable[Expa
     defaults = {case.params["id"]: case.judge for case in loaded}
     against = str(request.options.get("against") or "")
     stage = VerdictStage(params, inputs, defaults, judge, other_answers(against) if against else {})
-    counts = stage.asks()
+    counts = stage.count_questions()
     if against and not stage.comparing:
         raise UsageError("--against: no check of the cases is `prefer: true`, which compares with it")
     if stage.comparing and not against:

@@ -169,7 +169,7 @@ def test_an_embedder_is_asked_each_text_once(tmp_path: Path) -> None:
     """Whatever case and repeat it is of; answers without text, too high repeats and other cases ask nothing."""
     other = {**CASE, "id": "b", "diversity": {"by": "embedding"}}
     stage = EmbedStage(params_of([CASE, other, {"id": "c", "checks": [{"min-length": 0}]}]), "f")
-    assert dict(stage.asks()) == {("e", 1): 1, ("f", 1): 1}
+    assert dict(stage.count_questions()) == {("e", 1): 1, ("f", 1): 1}
     (one,), (again,), (its,) = (
         stage.questions(each) for each in (line("a", 0, "Paris."), line("a", 7, "paris"), line("b", 0, "Paris!"))
     )
@@ -178,10 +178,10 @@ def test_an_embedder_is_asked_each_text_once(tmp_path: Path) -> None:
     assert (one.prompt, its.target) == (its.prompt, "f")
     for nothing in (line("a", 0, ""), line("a", 1000, "x"), line("c", 0, "x"), b"{", line("a", 0, error="timeout")):
         assert stage.questions(nothing) == []
-        assert stage.joined(nothing, lambda _: []) == nothing
+        assert stage.add_replies(nothing, lambda _: []) == nothing
     assert len(stage.questions(line("a", 0, "word " * 9000))[0].prompt.text) == MOST_EMBEDDED
     with pytest.raises(UsageError, match="--embedder"):
-        EmbedStage(params_of([other]), "").asks()
+        EmbedStage(params_of([other]), "").count_questions()
 
 
 def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
@@ -192,18 +192,18 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     vector = json.dumps({"vector": base64.b64encode(pack_vector([1, 2])).decode()}).encode()
     nothing = Output(0, asked.prompt.case, "", 0, "p", "e", "c")
     good = msgspec.structs.replace(nothing, output=msgspec.Raw(vector))
-    found = stage.joined(plain, lambda _: [good])
+    found = stage.add_replies(plain, lambda _: [good])
     assert b'{"n":1.50}' in found
     assert told(tmp_path, [found])["answers"] == 1
-    assert stage.joined(found, lambda _: [good]) == found
+    assert stage.add_replies(found, lambda _: [good]) == found
     # A run that reuses this one takes the vector over, unless its text is another one by now.
-    (known,) = stage.recorded(found)
+    (known,) = stage.recorded_replies(found)
     assert (known.case, known.prompt, known.config) == (asked.prompt.case, asked.prompt.digest, "c")
-    assert stage.joined(plain, lambda _: [known]) == found
-    assert stage.recorded(found.replace(b"1.50", b"2.50")) == stage.recorded(plain) == []
+    assert stage.add_replies(plain, lambda _: [known]) == found
+    assert stage.recorded_replies(found.replace(b"1.50", b"2.50")) == stage.recorded_replies(plain) == []
     for more in ({"error": "timeout: late"}, {"output": msgspec.Raw(b'{"echo":1}')}):
         wrong = {asked: [msgspec.structs.replace(nothing, **more)]}
-        said = stage.joined(plain, wrong.__getitem__)
+        said = stage.add_replies(plain, wrong.__getitem__)
         assert json.loads(said)["embedding"]["error"]
         entry = told(tmp_path, [said])
         assert (entry["without_vector"], entry["verdict"], entry["errors"]) == (1, "no_data", 0)

@@ -65,7 +65,7 @@ def _output(question: OutputQuestion, vote: int, said: Any) -> Output:
 def judged(check: dict[str, Any], reply: Reply, output: Any = "yes", against: str | None = None) -> ScoredOutput:
     """What becomes of an output with this one check, when a judge replies so."""
     stage, data = stage_of(check, against=against), line("a", 0, output)
-    joined = stage.joined(data, replies(reply))
+    joined = stage.add_replies(data, replies(reply))
     return OutputScorer(params_of([{"id": "a", "checks": [check]}])).test(joined)
 
 
@@ -211,13 +211,13 @@ def test_a_comparison_with_one_run_is_none_with_another() -> None:
     def reply(question: OutputQuestion, _vote: int) -> Any:
         return {"better": "tie", **YES}
 
-    joined = before.joined(data, replies(reply))
+    joined = before.add_replies(data, replies(reply))
     after = stage_of({"prefer": True}, {"rubric": "polite"})
-    again = after.joined(joined, replies(reply))
+    again = after.add_replies(joined, replies(reply))
     assert [vote["check"].split("-")[0] for vote in json.loads(joined)["judgements"]] == ["prefer", "prefer", "rubric"]
     assert [vote["check"].split("-")[0] for vote in json.loads(again)["judgements"]] == ["rubric"]
     alone = stage_of({"prefer": True})
-    test = OutputScorer(params_of([{"id": "a", "checks": [{"prefer": True}]}])).test(alone.joined(joined, nothing))
+    test = OutputScorer(params_of([{"id": "a", "checks": [{"prefer": True}]}])).test(alone.add_replies(joined, nothing))
     assert (test.status, "--against with an answer to this repeat" in test.reason) == ("error", True)
 
 
@@ -231,7 +231,7 @@ def test_an_answer_without_another_to_compare_is_an_error() -> None:
 def test_what_was_judged_before_the_check_changed_is_not_its_verdict() -> None:
     """Nor is what was judged of another answer; weight, name and threshold are no part of the question."""
     stage, data = stage_of({"rubric": "polite"}), line("a", 0)
-    joined = stage.joined(data, replies(saying(YES)))
+    joined = stage.add_replies(data, replies(saying(YES)))
 
     def status(check: dict[str, Any], record: bytes = joined) -> tuple[str, str]:
         test = OutputScorer(params_of([{"id": "a", "checks": [check]}])).test(record)
@@ -271,7 +271,7 @@ def test_one_question_is_asked_once_and_a_prompt_can_be_ones_own() -> None:
     questions = stage.questions(line("a", 0))
     assert len(questions) == 2
     assert [question.prompt.case.split()[0] for question in questions] == ["a#0", "a#0"]
-    assert stage.asks() == {("grader", 1): 2}
+    assert stage.count_questions() == {("grader", 1): 2}
     own = (
         stage_of({"rubric": "polite", "prompt": "Is it {criterion}?\n{answer}"}).questions(line("a", 0))[0].prompt.text
     )
@@ -291,10 +291,10 @@ def test_two_judges_of_one_requirement_have_a_verdict_each() -> None:
         {"not-rubric": "polite", "judge": "one", "name": "first of one", "weight": 0},
     ]
     stage, data = stage_of(*checks), line("a", 0)
-    assert stage.asks() == {("one", 3): 1, ("two", 1): 1}
+    assert stage.count_questions() == {("one", 3): 1, ("two", 1): 1}
     questions = stage.questions(data)
     assert [(each.target, each.repeats) for each in questions] == [("one", 3), ("two", 1)]
-    joined = stage.joined(data, replies(lambda question, vote: YES if question.target == "one" else NO))
+    joined = stage.add_replies(data, replies(lambda question, vote: YES if question.target == "one" else NO))
     test = OutputScorer(params_of([{"id": "a", "checks": checks}])).test(joined)
     assert [verdict.passed for verdict in test.checks] == [True, False, False]
     assert test.reason == 'two: wanted "polite", found no pass: it does not'
@@ -316,21 +316,21 @@ def test_faulty_lines_and_lost_outputs_are_not_judged() -> None:
         b'{"case":"a","case":"a","output":1}',
     ):
         assert stage.questions(data) == []
-        assert stage.joined(data, nothing) == data
+        assert stage.add_replies(data, nothing) == data
 
 
 def test_an_answer_keeps_its_bytes_and_its_earlier_judgements() -> None:
     """Numbers stay as they were written; a judge asked again takes the place of the one before, of that check alone."""
     data = b'{"case":"a","repeat":0,"output":{"n":1.50,"big":12345678901234567890123}}'
     first = stage_of({"rubric": "polite"})
-    once = first.joined(data, replies(saying(NO)))
+    once = first.add_replies(data, replies(saying(NO)))
     assert b'"output":{"n":1.50,"big":12345678901234567890123}' in once
     other = stage_of({"rubric": "short"})
-    both = other.joined(once, replies(saying(YES)))
+    both = other.add_replies(once, replies(saying(YES)))
     (question,) = first.questions(data)
     kept = replies(saying(NO))(question)
-    assert first.recorded(both) == first.recorded(once) == kept
-    again = first.joined(both, replies(saying(YES)))
+    assert first.recorded_replies(both) == first.recorded_replies(once) == kept
+    again = first.add_replies(both, replies(saying(YES)))
     told = [(vote["check"], vote["output"]["pass"]) for vote in json.loads(again)["judgements"]]
     assert [passed for _, passed in told] == [True, True]
     assert len({check for check, _ in told}) == 2
@@ -362,7 +362,7 @@ def test_the_report_says_who_judged_and_is_the_same_in_any_pieces(tmp_path: Path
     for repeat in range(40):
         said = (YES, NO, ValueError("timeout: none")) if repeat % 4 == 0 else (YES, "what?", YES)
         data = line("a", repeat, "yes", cost=2.0)
-        lines.append(stage.joined(data, replies(saying(*said))))
+        lines.append(stage.add_replies(data, replies(saying(*said))))
     whole, cut = evaluated(tmp_path, lines, params), evaluated(tmp_path, lines, params, chunk_size=3)
     assert msgspec.json.encode(whole.report) == msgspec.json.encode(cut.report)
     results: Any = whole.report["results"]

@@ -135,7 +135,7 @@ def test_a_check_before_a_case_before_nobody_says_who_judges(here: Path) -> None
     for judge, other in (("", "house"), ("grader", "grader")):
         stage = judge_stage.begin(Request([str(cases)], {}, {"judge": judge}))
         assert stage is not None
-        assert stage.asks() == {("own", 1): 1, (other, 3): 1, (other, 1): 2}
+        assert stage.count_questions() == {("own", 1): 1, (other, 3): 1, (other, 1): 2}
 
 
 def test_another_runs_answers_are_those_of_the_same_repeat(here: Path) -> None:
@@ -221,7 +221,7 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     assert judge_stage is not None
     stage = judge_stage.begin(Request([str(here / "cases.json")], {}, {"judge": "grader"}))
     assert stage is not None
-    assert dict(stage.asks()) == {("grader", 1): 1, ("vectors", 1): 1}
+    assert dict(stage.count_questions()) == {("grader", 1): 1, ("vectors", 1): 1}
     data = b'{"case": "a", "repeat": 0, "output": "Hello"}'
     asked = stage.questions(data)
     assert [each.target for each in asked] == ["grader", "vectors"]
@@ -232,11 +232,11 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
         prompt, target = question.prompt, question.target
         return [Output(0, prompt.case, "", 0, prompt.digest, target, "c", msgspec.Raw(said[target]))]
 
-    joined = stage.joined(data, recorded)
+    joined = stage.add_replies(data, recorded)
     told = json.loads(joined)
     assert [vote["judge"] for vote in told["judgements"]] == ["grader"]
     assert told["embedding"]["target"] == "vectors"
-    assert [each.target for each in stage.recorded(joined)] == ["grader", "vectors"]
+    assert [each.target for each in stage.recorded_replies(joined)] == ["grader", "vectors"]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def judged(lines: list[bytes], says: Callable[[str], Any], stage: VerdictStage |
     """The lines with what a judge said of their pairs."""
     stage = stage or stage_of()
     stage.prepare(lambda: lines)
-    return [stage.joined(each, replying(says)) for each in lines]
+    return [stage.add_replies(each, replying(says)) for each in lines]
 
 
 def told(folder: Path, lines: list[bytes], case: dict[str, Any] = CASE) -> dict[str, Any]:
@@ -194,11 +194,11 @@ def test_a_judge_is_asked_about_each_pair_once() -> None:
     assert "\none\n" in asked.prompt.text
     assert "\ntwo\n" in asked.prompt.text
     assert "Say it." in asked.prompt.text
-    assert dict(stage.asks(31)) == {("grader", 1): 15}
-    assert list(stage.asks()) == [("grader", 1)]
+    assert dict(stage.count_questions(31)) == {("grader", 1): 15}
+    assert list(stage.count_questions()) == [("grader", 1)]
     with pytest.raises(UsageError, match="needs a judge: name one with --judge"):
-        stage_of(judge="").asks()
-    assert not stage_of({**CASE, "diversity": {"by": "near"}}, "").asks()
+        stage_of(judge="").count_questions()
+    assert not stage_of({**CASE, "diversity": {"by": "near"}}, "").count_questions()
 
 
 def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     found = judged(lines, lambda _: True)
     stage = stage_of()
     stage.prepare(lambda: found)
-    assert [len(stage.recorded(each)) for each in found] == [1, 0, 1, 0]
+    assert [len(stage.recorded_replies(each)) for each in found] == [1, 0, 1, 0]
     assert judged(found, lambda _: True) == found
     assert told(tmp_path, found)["same"] == 2
     for changed in (0, 1):
@@ -217,7 +217,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
         said = told(tmp_path, others)
         assert (said["same"], said["left_out"]["not_asked"]) == (1, 1)
         stage.prepare(lambda others=others: others)  # type: ignore[misc]  # bound now
-        assert not stage.recorded(others[0])
+        assert not stage.recorded_replies(others[0])
 
 
 @pytest.mark.parametrize(
