@@ -69,19 +69,19 @@ class ChunkRunner:
         return min(REST_SECONDS, 2.0 ** (self._streak - 3)) if self._streak else 0.0
 
     def evaluate(self, run: str, seq: int, epoch: int) -> str:
-        """Compute one chunk, if it is still wanted; return what became of it.
+        """Compute one chunk, if it is still wanted; return what outcome of it.
 
         The ledger counts every failure, and evalq offers the chunk again. Raises redis.RedisError if the ledger is
         away. The broker then delivers the message again, or evalq publishes the chunk again.
         """
         with tracing.span("chunk", run, seq=seq, epoch=epoch) as span:
-            became = self._counted(run, seq, epoch)
-            span.set_attribute("evalq.outcome", became)
-            return became
+            outcome = self._counted(run, seq, epoch)
+            span.set_attribute("evalq.outcome", outcome)
+            return outcome
 
     def _counted(self, run: str, seq: int, epoch: int) -> str:
         try:
-            became = self._evaluate(run, seq, epoch)
+            outcome = self._evaluate(run, seq, epoch)
         except _ChunkFailed as failed:
             return self._fail(run, seq, epoch, failed.kind, failed.reason)
         except (WireError, UnknownEvaluator) as error:  # the ledger holds data that no producer wrote
@@ -94,9 +94,9 @@ class ChunkRunner:
             log.exception("chunk %s of run %s failed", seq, run)
             return self._fail(run, seq, epoch, _kind_of(error), f"chunk {seq}: {brief(error)}")
         # Only a commit proves that this host can compute: "held" and "stale" are answers before it tried.
-        if became == "committed":
+        if outcome == "committed":
             self._streak = 0
-        return became
+        return outcome
 
     def _fail(self, run: str, seq: int, epoch: int, kind: Kind, reason: str) -> str:
         if self._failures.count(run, seq, epoch, self._name, self._host, kind, reason):
@@ -154,9 +154,9 @@ class ChunkRunner:
         if self._committed_in is not None:  # a commit can report only the duration of the one before it
             took["commit_duration"] = self._committed_in
         with tracing.span("commit", header.run, seq=chunk.seq):
-            became = self._ledger.commit(header, chunk, epoch, answer, dead, took)
+            outcome = self._ledger.commit(header, chunk, epoch, answer, dead, took)
         self._committed_in = time.monotonic() - done
-        return became
+        return outcome
 
     def _answer(
         self, evaluator: Evaluator[Any, Any], lease: Lease, header: Header, chunk: Chunk, batch: Batch

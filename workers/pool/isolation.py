@@ -1,7 +1,7 @@
-"""Taking a chunk apart that kills: ranges of it in processes of their own, halved where one dies, down to the record.
+"""Taking apart a chunk that kills its process: ranges run in separate processes and are halved down to one record.
 
-Splitting is free, since ranges folded in order give what the whole chunk would have given; so one death is enough to
-halve a range. A single record is dead only after DEATHS deaths alone, or LOSSES whole workers that fell with it.
+Splitting is free, since ranges folded in order give the same result as the whole chunk; so one death halves a range. A
+single record is dead only after it killed its process DEATHS times, or LOSSES whole workers.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from evalq.workers.processes.system import bound_memory, die_with_parent, leave_
 from evalq.workers.settings import Settings
 
 DEATHS = 3
-"""How often a chunk's process dies before the chunk is taken apart, and a lone record before it is dead."""
+"""Deaths of a chunk's process before it is taken apart, and of a single record's process before it is dead."""
 LOSSES = 8
 """The same for deaths of whole workers, which are seldom the record's fault."""
 MAX_DEAD = 100
-"""Dead records of one chunk at which the fault is the evaluator's or its limits', and the run fails."""
-# A short range needs time to begin, too: with less it would be halved for being slow.
+"""With more dead records in one chunk, the evaluator or its limits are at fault, and the run fails."""
+# A short range needs time to start, too: with less it would be halved for being slow.
 _LEAST_SHARE = 1 / 16
 _DIGEST = 64
-_LOOK_MS = 100
+_POLL_MS = 100
 
 
 class ChunkLimits(msgspec.Struct, frozen=True):
-    """What a chunk may take: ``seconds`` of time, and ``bytes`` of memory beyond what its process has already."""
+    """Limits of a chunk: ``seconds`` of time, and ``bytes`` of memory beyond its process's own."""
 
     seconds: float
     bytes: int
 
     @classmethod
     def of(cls, settings: Settings) -> ChunkLimits:
-        """Those of a worker's settings."""
+        """The limits in a worker's settings."""
         return cls(settings.chunk_seconds, settings.chunk_megabytes << 20)
 
     def bound_memory(self) -> None:
-        """Let allocations of this process fail beyond the limit. Without effect where the system cannot say."""
+        """Let allocations of this process fail beyond the limit; no effect if its present use is unknown."""
         bound_memory(self.bytes)
 
     @contextlib.contextmanager
     def bounding_time(self) -> Iterator[None]:
-        """End this process when the block takes too long: by the kernel, since a hanging block runs no Python."""
+        """Let the kernel end this process if the block takes too long: a hanging block runs no Python handler."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self.seconds)
         try:
@@ -58,25 +58,25 @@ class ChunkLimits(msgspec.Struct, frozen=True):
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def dies_of(self, deed: Callable[[], object]) -> str:
-        """What a process of its own died of that did ``deed`` within these limits; nothing where it did not die.
+    def dies_of(self, action: Callable[[], object]) -> str:
+        """Run ``action`` in a forked process within these limits; returns what killed the process, or "".
 
-        What ``deed`` raises is no death.
+        An exception of ``action`` is no death.
         """
         pid = os.fork()
         if pid == 0:
             try:
                 die_with_parent()
                 with contextlib.suppress(BaseException), self.bounding_time():
-                    deed()
+                    action()
             finally:
-                # Not by Python's own end, which would run the parent's handlers and write its buffers a second time.
+                # Not Python's own shutdown, which would run the parent's handlers and flush its buffers again.
                 os._exit(0)
         _, status = os.waitpid(pid, 0)
         return self.death(status)
 
     def death(self, status: int) -> str:
-        """How a process ended, by the ``status`` of os.waitpid; nothing for one that ended by itself with code 0."""
+        """How a process ended, by the ``status`` of os.waitpid; empty for exit code 0."""
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             if number == signal.SIGALRM:
@@ -86,7 +86,7 @@ class ChunkLimits(msgspec.Struct, frozen=True):
 
 
 class Isolation:
-    """One chunk of an evaluator's, being taken apart."""
+    """One chunk that is being taken apart."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Isolation:
         crashes_by_piece: Mapping[str, int],
         trying: Callable[[str], None],
     ) -> None:
-        """``crashes_by_piece`` counts workers that died trying a piece; ``trying`` is called with each before."""
+        """``crashes_by_piece`` counts workers that died trying a piece; ``trying`` is called before each piece."""
         self._evaluator = evaluator
         self._params = params
         self._batch = batch
@@ -108,19 +108,19 @@ class Isolation:
         self._dead = 0
 
     def outcome(self) -> Outcome[Any]:
-        """The chunk's outcome; records that kill are dead in it. Raises InfrastructureError beyond MAX_DEAD of them."""
+        """The chunk's outcome, with dead records. Raises InfrastructureError for more than MAX_DEAD of them."""
         return self._piece(0, len(self._ends))
 
     def _piece(self, first: int, last: int) -> Outcome[Any]:
-        """Records ``first`` to ``last`` (exclusive)."""
+        """The outcome of records ``first`` to ``last`` (exclusive)."""
         alone = last - first <= 1
         piece, name, reason = self._batch.part(self._ends, first, last), f"{first}-{last}", ""
-        # A range need not be certain, since halving costs nothing; a record that is dead has no result.
+        # One death is enough for a range, since halving costs nothing; a dead record loses its result.
         for _ in range(DEATHS if alone else 1):
             if self._crashes_by_piece.get(name, 0) >= (LOSSES if alone else 1):
                 reason = "whole workers died with it"
                 break
-            # Noted before it is tried: where this whole worker falls with the range, the next one halves it at once.
+            # Noted before the trial: if the range kills this whole worker, the next one halves it at once.
             self._trying(name)
             answer = self._trial(piece, self._seconds(last - first))
             if not isinstance(answer, str):
@@ -135,12 +135,12 @@ class Isolation:
         return dead_outcome(self._evaluator, piece, self._params, reason)
 
     def _seconds(self, records: int) -> float:
-        """A range gets its share of the chunk's time; a record alone gets all of it."""
+        """The time for a range: its share of the chunk's time; for a single record, all of it."""
         share = 1.0 if records <= 1 else max(records / len(self._ends), _LEAST_SHARE)
         return self._limits.seconds * share
 
     def _trial(self, piece: Batch, seconds: float) -> Outcome[Any] | str:
-        """The piece's outcome from a process of its own, or what that process died of."""
+        """The piece's outcome from a forked process, or what killed that process."""
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -155,9 +155,9 @@ class Isolation:
         return self._read(answer, status)
 
     def _answer(self, piece: Batch, seconds: float, writer: int) -> NoReturn:
-        """In the child: evaluate, write the answer to the pipe, and end without any of the parent's clean-up."""
+        """In the child: evaluate, write the answer to the pipe, and end without the parent's clean-up."""
         try:
-            # What a record does to its process group must not reach this worker.
+            # A record that kills its process group must not reach this worker.
             leave_group()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._limits.bound_memory()
@@ -167,7 +167,7 @@ class Isolation:
                 answer = b"+" + partial.digest.encode() + partial.data
             except MemoryError:
                 answer = b"m"
-            except Exception as error:  # told to the parent, which fails the run
+            except Exception as error:  # sent to the parent, which fails the chunk
                 answer = b"!" + f"{type(error).__name__}: {error}".encode(errors="backslashreplace")
             with os.fdopen(writer, "wb") as out:
                 out.write(answer)
@@ -177,7 +177,7 @@ class Isolation:
 
     def _read(self, answer: bytes, status: int) -> Outcome[Any] | str:
         kind, rest = answer[:1], answer[1:]
-        # Before the answer is looked at: a process that was killed as it wrote has left a part of one.
+        # Before reading the answer: a process that was killed while it wrote has left only a part.
         if os.WIFSIGNALED(status):
             return self._limits.death(status)
         if kind == b"+" and os.WEXITSTATUS(status) == 0:
@@ -190,19 +190,19 @@ class Isolation:
 
 
 def _answer_of(reader: int, pid: int) -> tuple[bytes, int]:
-    """All that a process wrote to a pipe, and how it ended.
+    """The output of a process, and its exit status.
 
-    Its own end counts, not the pipe's alone: that does not come while a process which it has started has the pipe open.
+    The end of the pipe is not enough: processes that it has started may keep the pipe open.
     """
     os.set_blocking(reader, False)
     ready, parts, status = select.poll(), list[bytes](), None
     ready.register(reader, select.POLLIN)
     while status is None:
-        ready.poll(_LOOK_MS)
-        # Looked for before the pipe is read, so that all it wrote is there; and no more than that, for one whose answer
-        # is longer than the pipe's buffer ends only when somebody reads.
-        done, found = os.waitpid(pid, os.WNOHANG)
-        status = found if done else None
+        ready.poll(_POLL_MS)
+        # Check for its end before reading, so that all its output is there. Do not wait for the end: a process with a
+        # long answer ends only after somebody reads it.
+        ended, code = os.waitpid(pid, os.WNOHANG)
+        status = code if ended else None
         with contextlib.suppress(BlockingIOError):
             while part := os.read(reader, 1 << 20):
                 parts.append(part)

@@ -51,10 +51,10 @@ from evalq.workers.settings import TIMINGS, Settings, Timings
 
 log = logging.getLogger("evalq.worker")
 
-# Other workers ask for the lock at each beat: one of them has it within this many.
+# Other workers ask for the lock at each heartbeat: one of them gets it within this many.
 _YIELD_BEATS = 4
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-"""What asks a worker to end."""
+"""Signals that ask a worker to end."""
 
 
 def run_worker(
@@ -62,38 +62,37 @@ def run_worker(
 ) -> int:
     """Serve the queues of this code version until told to stop; returns an exit code.
 
-    SIGTERM, SIGINT, SIGQUIT and SIGHUP let running chunks and calls end within ``soft_shutdown_seconds`` and give the
-    rest back. For SIGTERM,
-    REMAP_SIGTERM=SIGQUIT must stand in the environment before this module is imported: billiard reads it then.
-    Evaluators in ``preload`` are loaded before the pool forks. Unless ``quiet``, it says when it is ready.
-    Raises ConfigError where a folder that it may read has a path that nobody can be told.
+    After SIGTERM, SIGINT, SIGQUIT or SIGHUP, running chunks and calls may end within ``soft_shutdown_seconds``; the
+    worker gives the rest back. For SIGTERM, the environment must have REMAP_SIGTERM=SIGQUIT before this module is
+    imported: billiard reads it then. Evaluators in ``preload`` are loaded before the pool forks. Unless ``quiet``, the
+    worker prints when it is ready. Raises ConfigError if the path of a root is not UTF-8.
     """
     _roots(settings)
-    _have_semaphores()
+    _check_semaphores()
     _ignore_warnings()
     name = unique_name()
     log_to_stderr(loglevel)
     for handler in logging.getLogger().handlers:
         handler.addFilter(Reconnecting())
         handler.addFilter(without_traceback)
-    for library in ("OPENBLAS", "OMP", "MKL"):  # the pool has the cores; threads of their own only cost memory
+    for library in ("OPENBLAS", "OMP", "MKL"):  # the pool uses all cores; further threads only cost memory
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     preload_scripts()
     for evaluator in preload:
         plugins.get(evaluator)
-    # A quiet worker is a command's own. It shares its group with the guard that starts it again, and not for ever: what
-    # a record does to its group must reach neither.
+    # A quiet worker belongs to a command and shares its process group with its guard. A record that kills its process
+    # group must reach neither.
     app = _app(settings, name, alone=quiet)
-    # A pool process ends without Python's own end, which would send what is left.
+    # A pool process ends without Python's own shutdown, which would send the remaining spans.
     worker_process_shutdown.connect(_flush)
     if not quiet:
         worker_ready.connect(lambda **_: print_ready(settings, name), weak=False)
     attendant = _Attendant(settings, name)
-    # Before the first chunk: whether a process died alone or with its worker is read from the worker's heartbeat.
+    # Before the first chunk: the heartbeat shows later whether a process died alone or with its worker.
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
     with calling_beside(settings, loglevel) as end_calls, contextlib.ExitStack() as stack:
-        # When the pool has ended: chunks that end within the time to do so still hold their leases.
+        # After the end of the pool: chunks that end in time still hold their leases.
         stack.callback(attendant.leave)
         worker = _worker(app, settings, name, loglevel)
         _end_softly(worker, end_calls)
@@ -102,9 +101,9 @@ def run_worker(
 
 
 class _Consumer(Consumer):  # type: ignore[misc]  # Celery is untyped
-    """Celery's, without the step that makes exchanges and queues `celery_delayed_*` wherever a queue is a quorum queue.
+    """Celery's consumer without the step that makes `celery_delayed_*` exchanges and queues for quorum queues.
 
-    They are shared by all applications of a virtual host, and evalq delays no message.
+    All applications of a virtual host share them, and evalq delays no messages.
     """
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # Celery is untyped
@@ -114,13 +113,13 @@ class _Consumer(Consumer):  # type: ignore[misc]  # Celery is untyped
 
 
 class _CeleryPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
-    """Celery's, which a worker may still ask about its processes when a signal has just ended them.
+    """Celery's pool, except that a signal may end its processes before the worker checks that they started.
 
-    A worker asks once, right after it is ready. The signal's own answer, a good end, is the one that counts.
+    A worker checks once, right after it is ready. If a signal came first, its orderly end counts.
     """
 
     def did_start_ok(self) -> bool:
-        """Whether its processes started; True where they have ended since."""
+        """Whether its processes started; True if they have ended since."""
         return self._pool is None or bool(super().did_start_ok())
 
 
@@ -140,19 +139,19 @@ def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
         loglevel=loglevel,
         quiet=True,
     )
-    # Else Celery asks its pool, and once more when that has ended and itself is about to: an error, and exit 1.
+    # Otherwise Celery asks its pool, also after the pool has ended: an error, and exit code 1.
     worker.max_concurrency = settings.processes
-    # Again: with its log, Celery has set up that its own warnings are shown.
+    # Again: Celery has turned its own warnings on with its log.
     _ignore_warnings()
     return worker
 
 
 def _end_softly(worker: Any, end_calls: Callable[[], None]) -> None:
-    """Have each signal that asks a worker to end do so alike: within the time for it, with exit code 0.
+    """Let each signal in `_ENDING` end the worker in the same way: within ``soft_shutdown_seconds``, with exit code 0.
 
-    By Celery's own handlers SIGINT waits for chunks without an end, and ends with 1; SIGHUP starts the program again.
+    With Celery's own handlers, SIGINT waits for chunks for ever and ends with 1; SIGHUP restarts the program.
     """
-    stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # it was started by nohup
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     stock = worker.install_platform_tweaks
 
     def install(worker: Any) -> None:
@@ -160,17 +159,17 @@ def _end_softly(worker: Any, end_calls: Callable[[], None]) -> None:
         soft: Any = signal.getsignal(signal.SIGTERM)  # REMAP_SIGTERM: within soft_shutdown_seconds
 
         def first(number: int, frame: FrameType | None) -> None:
-            # Celery's own from now on: by a second one it cancels what runs, by a third it ends at once.
+            # Celery's handlers from now on: a second signal cancels running chunks, a third ends at once.
             for other in _ENDING:
                 signal.signal(other, soft if other != signal.SIGHUP else signal.SIG_IGN)
             end_calls()
             soft(number, frame)
 
         for number in _ENDING:
-            signal.signal(number, signal.SIG_IGN if stays and number == signal.SIGHUP else first)
+            signal.signal(number, signal.SIG_IGN if nohup and number == signal.SIGHUP else first)
 
     worker.install_platform_tweaks = install
-    # A terminal that closes tells the whole group: the pool's processes end when the worker has them end.
+    # A closing terminal signals the whole group: the worker ends its pool's processes itself.
     worker_process_init.connect(_ignore_hang_up)
 
 
@@ -179,31 +178,31 @@ def _ignore_hang_up(**_: Any) -> None:
 
 
 def _exit_code(worker: Any) -> int:
-    """Celery's 1 for what it could not survive is a policy's answer here, and its 0 for giving up is no good end."""
+    """The worker's exit code: Celery's 1 means a policy failure in evalq, and its 0 may be a failure."""
     if worker.exitcode is None and state.should_stop is None and state.should_terminate is None:
-        return InfrastructureError.exit_code  # nobody told it to end: it does so where too many files are open
+        return InfrastructureError.exit_code  # no signal came: Celery ends so with too many open files
     code = int(worker.exitcode or 0)
     return InfrastructureError.exit_code if code == 1 else code
 
 
-def _have_semaphores() -> None:
-    """Raise ConfigError where the pool could make none: its own error names neither folder nor remedy."""
+def _check_semaphores() -> None:
+    """Raise ConfigError if the pool cannot make semaphores: its own error names neither folder nor remedy."""
     try:
         multiprocessing.Semaphore()
     except OSError as error:
         raise ConfigError(
-            f"/dev/shm: no semaphore can be made there ({error.strerror or error}), which a worker's pool needs: "  # noqa: S108 - it is named, not used
+            f"/dev/shm: a worker's pool cannot make a semaphore there ({error.strerror or error}): "  # noqa: S108 - it is named, not used
             "mount it writable"
         ) from None
 
 
 def _roots(settings: Settings) -> str:
-    """The folders that a worker may read, as it tells of them. Raises ConfigError."""
-    told = os.pathsep.join(str(Path(root).resolve()) for root in settings.roots or (Path.cwd(),))
-    if not is_text(told):
-        which = f"of a root ({told!r})" if settings.roots else "of the current folder"
+    """The folders that a worker may read, separated as in PATH. Raises ConfigError."""
+    roots = os.pathsep.join(str(Path(root).resolve()) for root in settings.roots or (Path.cwd(),))
+    if not is_text(roots):
+        which = f"of a root ({roots!r})" if settings.roots else "of the current folder"
         raise ConfigError(f"the path {which} is not text in UTF-8; rename it, or give another --root")
-    return told
+    return roots
 
 
 def _ignore_warnings() -> None:
@@ -220,22 +219,22 @@ def _flush(**_: Any) -> None:
 def _app(settings: Settings, name: str, *, alone: bool) -> Any:
     """The application with its task; each pool process opens its own connection to the ledger.
 
-    ``alone``: each has a process group of its own, too.
+    ``alone``: each also has its own process group.
     """
     app = make_app(settings)
-    here: dict[int, ChunkRunner] = {}
+    runners: dict[int, ChunkRunner] = {}
 
-    def worker() -> ChunkRunner:
+    def runner() -> ChunkRunner:
         pid = os.getpid()
-        if pid not in here:
-            # After a fork: two processes must not share the parent's connection, and the memory bound counts from what
-            # this process starts with.
-            here.clear()
+        if pid not in runners:
+            # After a fork: processes must not share the parent's connection, and the memory bound counts from the
+            # present use of this process.
+            runners.clear()
             if alone:
                 leave_group()
             ChunkLimits.of(settings).bound_memory()
-            here[pid] = ChunkRunner(RunLedger(connect(settings.ledger_address, settings), settings), settings, name)
-        return here[pid]
+            runners[pid] = ChunkRunner(RunLedger(connect(settings.ledger_address, settings), settings), settings, name)
+        return runners[pid]
 
     @app.task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery is untyped
     def evaluate(run: object, seq: object, epoch: object) -> None:
@@ -245,22 +244,22 @@ def _app(settings: Settings, name: str, *, alone: bool) -> Any:
             log.warning("a message that evalq did not write was dropped: %s", error)
             return
         try:
-            mine = worker()
+            mine = runner()
             mine.evaluate(hint.run, hint.seq, hint.epoch)
         except Exception:
-            # Not Celery's to report: its main process would be sent more traceback than a pipe takes at once, and when
-            # that loses the broker it forgets what it has read of an answer by half, goes on in the middle, and ends.
-            # The chunk is published again in either case.
+            # Do not let Celery report it: a traceback longer than a pipe's buffer reaches its main process in parts,
+            # and if that loses the broker between two parts, it reads on in the middle and ends. The chunk is published
+            # again in either case.
             log.exception("chunk %s of run %s is left for later", hint.seq, hint.run)
             return
         if mine.rest:
-            time.sleep(mine.rest)  # before the message is acknowledged: until then no other is taken
+            time.sleep(mine.rest)  # before the message is acknowledged, so that this process takes no other
 
     return app
 
 
 class _Attendant:
-    """Beside the pool, in the main process: says that this worker lives, and tends runs whose producer has gone."""
+    """Runs beside the pool, in the main process: sends heartbeats, and tends runs without a producer."""
 
     def __init__(self, settings: Settings, name: str, timings: Timings = TIMINGS) -> None:
         self._settings = settings
@@ -269,11 +268,11 @@ class _Attendant:
         self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
         self._health = HealthFile(settings)
         self._stop = threading.Event()
-        self._telling = threading.Lock()
+        self._beating = threading.Lock()
         self._since, self._clock_ahead = 0, 0.0
 
     def attend(self) -> None:
-        """Until `leave`; a lost server is waited for."""
+        """Send heartbeats and tend runs until `leave`; waits for a lost server."""
         while not self._stop.is_set():
             try:
                 self._serve()
@@ -281,15 +280,15 @@ class _Attendant:
                 self._health.write("away")
                 self._complaint.report(error)
                 self._stop.wait(self._timings.beat)
-            except Exception:  # a bug in tending must not end the signs of life
+            except Exception:  # a bug in tending must not end the heartbeats
                 log.exception("tending runs failed; trying again")
                 self._stop.wait(self._timings.beat)
 
     def arrive(self) -> None:
-        """Say that this worker lives, before it takes its first chunk.
+        """Send the first heartbeat, before the worker takes its first chunk.
 
-        A server that can do nothing yet is waited for, and one that does not answer for ``patience_seconds``: workers
-        and their server are often started together. Raises BrokerUnreachable after that, ServerRefused.
+        Workers and their server are often started together, so wait for a server that is loading, and for one that does
+        not answer for ``patience_seconds``. Raises BrokerUnreachable after that, ServerRefused.
         """
         deadline = time.monotonic() + self._settings.patience_seconds
         while True:
@@ -308,7 +307,7 @@ class _Attendant:
                 return
 
     def _arrive(self) -> None:
-        if self._settings.ledger_apart:  # else Celery would try it again and again
+        if self._settings.ledger_apart:  # otherwise Celery would retry it for ever
             refuse_unusable(self._settings.broker_address, self._settings)
         client = connect(self._settings.ledger_address, self._settings)
         now = server_micros(client)
@@ -318,8 +317,8 @@ class _Attendant:
         client.close()
 
     def leave(self) -> None:
-        """Stop, take this worker off the list, and give back what it held."""
-        with self._telling:  # a beat that is under way would put it on the list again
+        """Stop, take this worker off the list, and give back its leases."""
+        with self._beating:  # a heartbeat under way would put it on the list again
             self._stop.set()
         self._health.remove()
         with contextlib.suppress(redis.RedisError, EvalqError, OSError):
@@ -331,7 +330,7 @@ class _Attendant:
         with fork_lock():
             client = connect(self._settings.ledger_address, self._settings)
             ledger, heartbeats = RunLedger(client, self._settings), Heartbeats(client)
-            # Before the queues are asked for: they may be away, on another server, for longer than a worker's life.
+            # Before connecting to the queues: their server may be away for longer than a heartbeat lasts.
             self._beat(heartbeats)
             broker = Broker(self._settings)
             reconciler, finalisers = Reconciler(ledger, broker), Finalisers(self._settings, ledger, self._name)
@@ -342,11 +341,10 @@ class _Attendant:
                 with fork_lock():
                     self._beat(heartbeats)
                     self._complaint.over()
-                    # At each beat, also where another worker tends: only this one can report what its own process died
-                    # of.
+                    # At each heartbeat, also if another worker tends: only this one can report how its process ended.
                     finalisers.idle()
                     resting -= 1
-                    # For two beats: one that is late does not lose it to another worker.
+                    # For two heartbeats, so that a late one does not lose the lock.
                     if resting > 0 or not may_tend(client, self._name, 2 * self._timings.beat):
                         continue
                     finalisers.start(left.over(), reconciler.tend_all())
@@ -359,7 +357,7 @@ class _Attendant:
             client.close()
 
     def _beat(self, heartbeats: Heartbeats) -> None:
-        with self._telling:
+        with self._beating:
             if not self._stop.is_set():
                 heartbeats.beat(self._name, self._facts(), self._timings.life)
                 self._health.write("heard")
@@ -377,16 +375,16 @@ class _Attendant:
         }
 
 
-# -- a worker's log: a line in place of a traceback for what is no bug, and no flood of lasting trouble ---
+# -- a worker's log: lines instead of tracebacks for lost servers, and no flood of repeated ones ---
 
 _MORE = "raise the limits on open files and processes (ulimit, or the container's), or have fewer (--concurrency)"
 
 _GIVES_UP = "Too many open files. Aborting..."
-"""What Celery says, without the error, where its loop gets none."""
+"""Celery's message, without the error, if its loop gets no file."""
 
 
 def _limited(error: BaseException | None) -> bool:
-    """Whether the system gives this worker no more processes, or no more files that go with them."""
+    """Whether this worker has reached the system's limit on processes or open files."""
     return isinstance(error, OSError) and error.errno in StorageError.NO_FILES | StorageError.NO_PROCESS
 
 
@@ -405,28 +403,28 @@ def without_traceback(record: logging.LogRecord) -> bool:
 
 
 class Reconnecting:
-    """A filter of records: what Celery says of its connection is said once, then every AGAIN_SECONDS.
+    """A log filter: Celery's lines about its connection appear once, then every AGAIN_SECONDS.
 
-    To a server that answers but takes no writes (a replica that was a primary until now) it connects five times a
-    second, and says so each time.
+    To a server that answers but takes no writes (a former primary) Celery connects five times a second, and logs each
+    time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said: dict[tuple[str, type[BaseException] | None], float] = {}
+        self._logged: dict[tuple[str, type[BaseException] | None], float] = {}
 
     def __call__(self, record: logging.LogRecord) -> bool:
-        """Whether the record is to be shown; one of the connection becomes a single line."""
+        """Whether to show the record; one about the connection becomes a single line."""
         if record.name != "celery.worker.consumer.consumer":
             return True
         if record.exc_info and isinstance(record.exc_info[1], RestartFreqExceeded):
-            return False  # that it waits a second now, with a traceback, after the lines that say why
+            return False  # a traceback for a wait of a second, after lines with the reason
         record.msg, record.args = " ".join(record.getMessage().split()), ()
-        # With what broke the connection: a server that is back and refuses the password is news behind the same words.
+        # Keep the error's type: a server that is back and refuses the password gives the same line for another reason.
         error = record.exc_info[0] if record.exc_info else None
         now, line = self._clock(), (record.msg, error)
-        self._said = {said: at for said, at in self._said.items() if now - at < AGAIN_SECONDS}
-        if line in self._said:
+        self._logged = {known: at for known, at in self._logged.items() if now - at < AGAIN_SECONDS}
+        if line in self._logged:
             return False
-        self._said[line] = now
+        self._logged[line] = now
         return True

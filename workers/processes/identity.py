@@ -1,4 +1,4 @@
-"""Which process this is: its name in the ledger, in locks and in logs, and the version of its code."""
+"""A process's identity: its name in the ledger, in locks and in logs, and its code version."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def host() -> str:
 
 
 def unique_name() -> str:
-    """A name for a worker, a caller or a holder of permits of this process: another one at each call."""
+    """A new name for a worker, a caller or a holder of permits in this process."""
     return f"{host()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def driver_token() -> str:
-    """This process's token, "<host> <pid> <hex>": the same each time, and no other process's."""
-    # Cached by pid: a forked child is another process, and must not drive under its parent's token.
+    """This process's token, "<host> <pid> <hex>": the same at each call, and unique to the process."""
+    # Cached by pid: a forked child must not drive under its parent's token.
     return _made(os.getpid())
 
 
@@ -34,7 +34,7 @@ def _made(pid: int) -> str:
 
 
 def is_gone(token: str) -> bool:
-    """Whether the process with that token was one of this host and runs no more."""
+    """Whether the process with that token was on this host and has ended."""
     where, _, rest = token.partition(" ")
     # A pid that the system has reused counts as running; then the driver's silence decides.
     pid = rest.partition(" ")[0]
@@ -42,7 +42,7 @@ def is_gone(token: str) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this host has that number now, whoever's it is."""
+    """Whether any process of this host has that number now."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -53,19 +53,19 @@ def is_running(pid: int) -> bool:
 
 
 def log_to_stderr(level: str = "WARNING") -> None:
-    """Have this process's log on standard error, a line an event, unless it was set up before."""
+    """Log this process to standard error, one line per event, unless logging is set up already."""
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-# -- the code that a process says it is, and the one that its files are by now ---------------------
-# Python imports a module when it is first needed. A worker under whose feet evalq is installed anew would import
-# what it has not needed yet of the new code, and answer with it in the name of the old.
+# -- the code version of a process, and that of its files by now -----------------------------------
+# Python imports a module when it is first needed. If evalq is upgraded while a worker runs, the worker would import new
+# modules and answer with them under the old code version.
 
 
 def code_change(who: str) -> str:
-    """That the code on this host is another by now than this process's, a ``who``'s; empty where it is the same.
+    """A message if the code on this host differs by now from that of this process (a ``who``); empty if not.
 
-    Raises OSError where its files cannot be read.
+    Raises OSError if the files cannot be read.
     """
     try:
         now = code_now()
@@ -80,22 +80,22 @@ def code_change(who: str) -> str:
 
 
 class CodeVersionGuard:
-    """One worker process's; it looks at the files only when modules were imported since it last did."""
+    """Checks one worker process; it reads the files only if modules were imported since the last check."""
 
     def __init__(self) -> None:
         self._modules = 0
         self._changed = ""
 
     def changed(self, *, elsewhere: bool = False) -> str:
-        """What is wrong and what to do, where something was imported after the code had changed; empty where not.
+        """The fault and its remedy, if something was imported after the code had changed; empty if not.
 
-        For good: what a process has imported once, it computes with. ``elsewhere``: a process that was forked from
-        this one may have imported what this one has not. Raises OSError where the files cannot be read.
+        It stays, since a process keeps its imported modules. ``elsewhere``: a process forked from this one may have
+        imported more. Raises OSError if the files cannot be read.
         """
-        # Counted before the files are read: what another thread imports meanwhile is looked at the next time.
+        # Count before reading the files: imports of another thread meanwhile are checked next time.
         modules = len(sys.modules)
         if not self._changed and (elsewhere or modules != self._modules):
-            told = code_change("worker")
-            self._changed = told and f"{told}: restart this worker"
+            change = code_change("worker")
+            self._changed = change and f"{change}: restart this worker"
             self._modules = modules
         return self._changed

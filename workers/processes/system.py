@@ -1,4 +1,4 @@
-"""What this system gives a process: CPUs, memory, forks, and how child processes start and end."""
+"""CPUs, memory and forks of a process, and how child processes start and end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def bound_memory(beyond: int) -> None:
-    """Let allocations of this process fail at so many bytes beyond what it has. No effect where that is not known."""
+    """Let allocations of this process fail at so many bytes beyond its present use; no effect if that is unknown."""
     with contextlib.suppress(OSError):
         with open("/proc/self/statm", "rb") as stream:
             # The sixth number is data and stack in pages. Since Linux 4.7 RLIMIT_DATA bounds anonymous mappings, too;
@@ -32,18 +32,18 @@ def bound_memory(beyond: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process when the one that started it is gone, however it went."""
+    """Let the kernel end this process when its parent ends, however that ends."""
     if _prctl is not None:
         _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        # The kernel tells of what happens from here on: a parent that was killed since the fork is gone already.
+        # This covers only later ends: the parent may have been killed since the fork.
         if _forked_by and os.getppid() != _forked_by[0]:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def leave_group() -> None:
-    """Let what ends this process's whole group, as a record's code may, end this process alone.
+    """Move this process to its own group, so that code that kills its group kills this process alone.
 
-    Whoever ends its parent's group then does not reach it: it ends with its parent, so that this is for Linux only.
+    A signal to its parent's group then does not reach it; it ends with its parent instead, which only Linux can do.
     """
     if _prctl is not None:
         die_with_parent()
@@ -53,7 +53,7 @@ def leave_group() -> None:
 
 _forking: list[int] = []
 _forked_by: list[int] = []
-"""The process that forked this one; none where this one began as a program."""
+"""The process that forked this one; empty if this one began as a program."""
 
 
 def _note_forker() -> None:
@@ -80,29 +80,29 @@ def child(module: str, *args: str) -> list[str]:
 
 
 def signal_name(number: int) -> str:
-    """As "SIGKILL", say; by its number where it has no name, as most real-time signals."""
+    """A signal's name, such as "SIGKILL"; its number if it has none, like most real-time signals."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-# -- forks at moments in which no other thread is inside a library that locks ----------------------
-# A forked process has the locks of all threads and only one of the threads: what another one held at that moment is
-# held there for ever. OpenSSL guards its algorithms by such a lock, for every handshake and every hash, so that a
-# process of the pool that was forked while the main process' other thread connected stood still in its first chunk.
+# -- forks only while no other thread is inside a library that locks -------------------------------
+# A forked process has the locks of all threads, but only one thread: a lock that another thread held then is never
+# released. OpenSSL takes such a lock for every handshake and hash. So a pool process that was forked while another
+# thread of the main process connected hung in its first chunk.
 
 PATIENCE = 5.0
-"""Seconds that a fork waits for a block: a server that hangs must not keep a pool from its processes."""
+"""Seconds that a fork waits for a block: a hanging server must not keep a pool from starting processes."""
 _blocks = threading.RLock()
 _waited: list[bool] = []
 
 
 @contextmanager
 def fork_lock() -> Iterator[None]:
-    """For the length of a block no other thread of this process forks it, or only after `PATIENCE`.
+    """A block during which no other thread forks this process, or only after `PATIENCE`; one block at a time.
 
-    For what a thread beside the main one does with connections and hashes. One such block at a time.
+    For threads beside the main one that use connections and hashes.
     """
     with _blocks:
         yield
@@ -118,7 +118,7 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    global _blocks  # whoever held it is not here
+    global _blocks  # the thread that held it does not exist here
     _blocks = threading.RLock()
     _waited.clear()
 
@@ -126,16 +126,16 @@ def _after_in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
 
 
-# -- CPUs: those that the scheduler gives, and no more than the control groups pay for -------------
-# The machine's number is another one: a container with one CPU of 64 would start 64 processes for it.
+# -- CPUs that this process may use: by scheduler and control groups -------------------------------
+# Not the machine's number: a container with one CPU of 64 would start 64 processes.
 
 _PROC = Path("/proc/self")
 
 
 def usable_cpus(proc: Path = _PROC) -> int:
-    """At least 1. A part of a CPU counts as a whole one: with 1.5, two processes are faster than one.
+    """The number of usable CPUs, at least 1. Parts are rounded up: with 1.5 CPUs, two processes are faster than one.
 
-    ``proc`` is the folder that tells of this process (proc(5)); where there is none, only the scheduler is asked.
+    ``proc`` is this process's folder in /proc; without one, only the scheduler counts.
     """
     quotas = [quota for quota in _quotas(proc) if quota > 0]
     return max(1, min([_scheduled(), *(math.ceil(quota) for quota in quotas)]))
@@ -148,7 +148,7 @@ def _scheduled() -> int:
 
 
 def _quotas(proc: Path) -> Iterator[float]:
-    """CPUs that each control group of this process may use, where that is limited: all of them hold."""
+    """CPU limits of each control group of this process; all of them apply."""
     groups = _lines(proc / "cgroup")
     for mount in _lines(proc / "mountinfo"):
         before, _, after = mount.partition(" - ")
@@ -166,7 +166,7 @@ def _quotas(proc: Path) -> Iterator[float]:
 
 
 def _folders(point: Path, root: str, path: str) -> Iterator[Path]:
-    """A group's folder and those above it, up to where they are mounted, which may be all that a container has."""
+    """A group's folder and its parents, up to the mount point; a container may have only that."""
     inside = PurePosixPath(path)
     if inside.is_relative_to(root):
         inside = inside.relative_to(root)
@@ -190,7 +190,7 @@ def _version_1(folder: Path) -> float:
 
 
 def _share(quota: str, period: str) -> float:
-    """0 where nothing is limited."""
+    """The quota's share of the period in CPUs; 0 without a limit."""
     return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() and int(period) else 0.0
 
 
@@ -202,5 +202,5 @@ def _lines(path: Path) -> list[str]:
 
 
 def _unescaped(field: str) -> str:
-    """A path of mountinfo, which has blanks and others as a backslash and three octal digits."""
+    """Decode a path of mountinfo, which has blanks and others as a backslash and three octal digits."""
     return field.encode().decode("unicode_escape") if "\\" in field else field

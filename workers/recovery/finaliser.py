@@ -1,8 +1,8 @@
-"""Finalising a detached run without its producer: fold what the ledger holds, keep the report there, close the run.
+"""Finalising a detached run without its producer: fold its answers, store the report in the ledger, close the run.
 
-`Finalisers` does it in a process of its own, so that neither a large state nor an evaluator's bug takes the worker
-along. Doing it twice gives the same bytes and changes nothing. What a worker cannot do (answers are trimmed, or
-settling needs an input that it may not read) is left to `evalq watch`.
+`Finalisers` does it in a separate process, so that neither a large state nor an evaluator's bug harms the worker. Doing
+it twice gives the same bytes and changes nothing. If a worker cannot do it (answers are trimmed, or it may not read an
+input that is needed), it is left to `evalq watch`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ log = logging.getLogger("evalq.worker")
 
 
 class FinishedCases:
-    """A run's records on their way into its cases; what goes wrong is told, and is no reason to keep a report back."""
+    """Counts a run's records into its cases. An error here is logged, and does not prevent the report."""
 
     def __init__(self, evaluator: Evaluator[Any, Any], run: str) -> None:
         self._run = run
@@ -66,38 +66,38 @@ class FinishedCases:
 
     def add(self, lines: Sequence[bytes]) -> None:
         """Count the next records."""
-        with self._telling("its cases are not kept"):
+        with self._log_errors("its cases are not kept"):
             if self._counter is not None:
                 self._counter.add(lines)
 
     def cases(self, suite: str, facts: Detached, report: dict[str, Json], data: bytes) -> RunCases | None:
-        """Those of the run whose ``report`` is written as ``data``; None where they cannot be told."""
-        with self._telling("its cases are not kept"):
+        """The cases of the run whose ``report`` is written as ``data``; None if they could not be counted."""
+        with self._log_errors("its cases are not kept"):
             if self._counter is not None:
-                found = self._counter.cases(report, run=self._run, digest_of_report=hashlib.sha256(data).hexdigest())
-                found.name, found.suite, found.target, found.tags = facts.name, suite, facts.target, facts.tags
-                found.usage, found.day = facts.usage, _day(facts.began)
-                found.took = {**found.took, **facts.took}
+                run = self._counter.cases(report, run=self._run, digest_of_report=hashlib.sha256(data).hexdigest())
+                run.name, run.suite, run.target, run.tags = facts.name, suite, facts.target, facts.tags
+                run.usage, run.day = facts.usage, _day(facts.began)
+                run.took = {**run.took, **facts.took}
                 if facts.usage is not None:
-                    found.cases.unusable = unusable_of(found.cases, facts.causes)
-                return found
+                    run.cases.unusable = unusable_of(run.cases, facts.causes)
+                return run
         return None
 
-    def count(self, drift: Drift, place: HistoryKey, cases: RunCases) -> None:
+    def count(self, drift: Drift, key: HistoryKey, cases: RunCases) -> None:
         """Count the run in the drift of its suite, as its command would have."""
-        with self._telling("it is not counted in the drift of its suite"):
-            drift.count(place, cases)
+        with self._log_errors("it is not counted in the drift of its suite"):
+            drift.count(key, cases)
 
     @contextlib.contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _log_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except (EvalqError, redis.ResponseError) as error:
-            # What lies in the history's keys is no reason either; a server that is full or away is waited for.
+            # A wrong key of the history is no reason to fail either; for a server that is full or away, wait.
             if isinstance(error, redis.ResponseError) and not is_wrong_type(error):
                 raise
             log.warning("run %s: %s: %s", self._run, what, explained(error, "the ledger"))
-            # For good: cases without those that failed would look like all of them.
+            # Stop counting: incomplete cases would look complete.
             self._counter = None
 
 
@@ -108,22 +108,22 @@ def _day(began: float) -> str:
 
 # Answers fetched at once; a single one may have many megabytes.
 _STEP = 8
-_SAID_BYTES = 8000
+_OUTPUT_BYTES = 8000
 
 
 def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
-    """Report, history entry and state of a complete detached run; False for one that is not to be finalised here.
+    """Make the report and the history entry of a complete detached run and close it; False if not to be done here.
 
-    Raises EvalqError with the reason why it is left to whoever watches the run.
+    Raises EvalqError with the reason if it is left to `evalq watch`.
     """
     reports = Reports(ledger, settings)
     header, facts = ledger.header(run), reports.detached(run)
     planned, seal = reports.planned(run), reports.seal(run)
     if header is None or facts is None or seal is None or header.code_version != code_version():
         return False
-    # Asked before any work: folding all the others would be in vain.
+    # Before any work, which would be in vain.
     if planned != seal.chunks:
-        raise InfrastructureError(f"the ledger has lost {seal.chunks - planned} of its {seal.chunks} chunks")
+        raise InfrastructureError(f"the ledger has lost {seal.chunks - planned} of the run's {seal.chunks} chunks")
     evaluator = plugins.get(header.evaluator)
     counted = evaluator.measures and sum(chunk.records for chunk in reports.chunks(run)) <= settings.cases_records
     counter = FinishedCases(evaluator, run) if counted else None
@@ -131,20 +131,20 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     try:
         report = _fold(header, reports.chunks(run), seal, ledger, roots, counter)
     except EvalqError:
-        if reports.detached(run) != facts:  # its producer came back meanwhile, and took answers: that is no failure
+        if reports.detached(run) != facts:  # its producer came back and collected answers: no failure
             return False
         raise
-    if reports.detached(run) != facts:  # whoever came back makes the report, which may be of other answers by then
+    if reports.detached(run) != facts:  # the producer that came back makes the report
         return False
     # The server's clock may have been set back since the run began.
     took = max(0.0, round(server_seconds(ledger.client) - facts.began, 3))
-    place = HistoryKey(header.evaluator, header.suite, facts.target)
-    entry = entry_of(evaluator, run, place, report, took, facts.tags)
-    # History first: a run with a report is not finalised again, so an entry that is missing then stays missing.
+    key = HistoryKey(header.evaluator, header.suite, facts.target)
+    entry = entry_of(evaluator, run, key, report, took, facts.tags)
+    # History first: a run with a report is not finalised again, so a missing entry would stay missing.
     History(ledger.client, settings).record(entry, [metric.name for metric in evaluator.views.metrics if metric.recent])
     data = canonical_line(report)
     if counter is not None and (cases := counter.cases(header.suite, facts, report, data)) is not None:
-        counter.count(Drift(ledger.client, settings), place, cases)
+        counter.count(Drift(ledger.client, settings), key, cases)
         reports.keep_cases(run, msgspec.json.encode(cases))
     reports.store(run, data)
     ledger.close(run, "done")
@@ -163,7 +163,7 @@ def _fold(
     fold = Fold(evaluator, validate(evaluator.Params, header.params, "manifest"), len(header.inputs))
     members: list[list[str]] = [[] for _ in header.inputs]
     folded = 0
-    # Neither plan nor answers are ever here as a whole: a detached run may have any number of chunks.
+    # Read plan and answers in pages: a detached run may have any number of chunks.
     while some := list(islice(chunks, _STEP)):
         for chunk, partial in zip(some, ledger.collect(header.run, [chunk.seq for chunk in some]), strict=True):
             if partial is None or not partial.data:
@@ -174,8 +174,8 @@ def _fold(
             folded += 1
             if counter is not None:
                 counter.add(outcome.lines)
-    if folded != seal.chunks:  # some were there when they were counted
-        raise InfrastructureError(f"the ledger has lost {seal.chunks - folded} of its {seal.chunks} chunks")
+    if folded != seal.chunks:  # lost since they were counted
+        raise InfrastructureError(f"the ledger has lost {seal.chunks - folded} of the run's {seal.chunks} chunks")
     summaries = [
         InputSummary(planned.name, planned.given, sha256, tuple(names))
         for planned, sha256, names in zip(header.inputs, seal.sha256, members, strict=True)
@@ -195,10 +195,10 @@ def _fold(
 
 
 class Finalisers:
-    """At most one process at a time that finalises, for a worker's attendant to start and to end.
+    """At most one finalising process at a time, which a worker's attendant starts and ends.
 
-    A run that could not be finalised is left to the other workers, as long as there is one that has not tried:
-    ``yields`` says that somebody else should tend for a while.
+    A run that could not be finalised is left to other workers, as long as one of them has not tried; then ``yields``
+    asks another worker to tend for a while.
     """
 
     def __init__(self, settings: Settings, ledger: RunLedger, name: str, host: str = "") -> None:
@@ -209,11 +209,11 @@ class Finalisers:
         self._failures = Failures(ledger)
         self._process: subprocess.Popen[bytes] | None = None
         self._run = ""
-        self._said: IO[bytes] | None = None
+        self._output: IO[bytes] | None = None
         self.yields = False
 
     def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
-        """Begin with the first of ``sweeps`` that were left, or of complete ``runs``, unless a process is busy."""
+        """Start with the first of ``sweeps`` left to the fleet, or of complete ``runs``, unless a process is busy."""
         if not self.idle():
             return
         others = self._others()
@@ -221,74 +221,72 @@ class Finalisers:
         self.yields = len(mine) < len(runs)
         for run in mine[:1] if not sweeps else sweeps[:1]:
             if not sweeps:
-                # Counted before it begins: a report that takes its process down is tried REPORT_TRIES times, not for
-                # ever.
+                # Counted first: a report that kills its process is tried REPORT_TRIES times, not for ever.
                 Reports(self._ledger, self._settings).begin(run)
             self._begin(run)
 
     def idle(self) -> bool:
-        """Whether no process is busy; one that has failed is reported in the ledger."""
+        """Whether no process is busy. Reports a process that failed in the ledger."""
         if self._process is None:
             return True
         code = self._process.poll()
         if code is None:
             return False
-        self._process, said = None, self._told()
+        self._process, output = None, self._read_output()
         if code:
             died = f"its process was ended by {signal_name(-code)}; is there enough memory?" if code < 0 else ""
-            lines = [line for line in said.splitlines() if line.strip()]
-            self._fail(died or (lines[-1] if lines else f"its process ended with exit code {code}"), said)
+            lines = [line for line in output.splitlines() if line.strip()]
+            self._fail(died or (lines[-1] if lines else f"its process ended with exit code {code}"), output)
         return True
 
     def close(self) -> None:
-        """End a process that is busy; the run stays as it was, for another worker."""
+        """End a busy process; its run is left to another worker."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
-        self._told()
+        self._read_output()
 
     def _begin(self, run: str) -> None:
         self._run = run
         try:
-            if other := code_change("worker"):  # the new process would be of that code, and leave the run alone
+            if other := code_change("worker"):  # a new process would have that code, and skip the run
                 self._fail(f"{other}: restart this worker")
                 return
-            self._said = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended
+            self._output = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended
             self._process = subprocess.Popen(  # noqa: S603 - this program's own module
                 child("evalq.workers.recovery.finaliser", run),
                 env=without_secrets(os.environ),
                 stdin=subprocess.PIPE,
-                stdout=self._said,
-                stderr=self._said,
+                stdout=self._output,
+                stderr=self._output,
             )
         except OSError as error:
             self._fail(f"its process cannot be started: {error}")
             return
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended already, and is asked why
+        with contextlib.suppress(BrokenPipeError):  # it has ended already; `idle` reports why
             # Through the pipe, because URLs hold passwords and every user of the host can read a process's arguments.
             self._process.stdin.write(self._settings.model_dump_json().encode())
             self._process.stdin.close()
 
-    def _told(self) -> str:
-        """The end of what the process wrote, once."""
-        if self._said is None:
+    def _read_output(self) -> str:
+        """The end of the process's output; can be read once."""
+        if self._output is None:
             return ""
-        with self._said as said:
-            self._said = None
-            # The reason of a failure is the last line.
-            said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_BYTES))
-            return said.read().decode(errors="replace")
+        with self._output as output:
+            self._output = None
+            # The last line has the reason of a failure.
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
+            return output.read().decode(errors="replace")
 
-    def _fail(self, reason: str, said: str = "") -> None:
-        log.warning("run %s is not finished here: %s", self._run, said.strip() or reason)
+    def _fail(self, reason: str, output: str = "") -> None:
+        log.warning("run %s is not finished here: %s", self._run, output.strip() or reason)
         self._failures.unreported(self._run, self._name, self._host, f"cannot make the report: {reason}")
 
     def _leaves(self, run: str, others: Set[str]) -> bool:
-        """Whether this worker has failed at a run's report, and of the ``others`` one has not."""
-        # By the ledger alone: it forgets with each restart of the run, and so a run that was tried here once is not
-        # left for ever.
-        failed = {name for name, told in self._failures.counts(run).workers.items() if told.kind == "report"}
+        """Whether this worker has failed at a run's report, and one of the ``others`` has not."""
+        # By the ledger alone: a restart of the run deletes its failures, so this worker does not skip it for ever.
+        failed = {name for name, last in self._failures.counts(run).workers.items() if last.kind == "report"}
         return self._name in failed and bool(others - failed)
 
     def _others(self) -> set[str]:
@@ -297,11 +295,11 @@ class Finalisers:
 
 
 def main(run: str, settings: Any) -> int:
-    """Finalise ``run``, or begin the evaluation of a sweep that was left; returns an exit code.
+    """Finalise ``run``, or begin the evaluation of a sweep left to the fleet; returns an exit code.
 
-    The last line that is written is the reason of a failure.
+    The last line of the output is the reason of a failure.
     """
-    # The worker that wrote them has checked them; reading the environment again could change them.
+    # The worker has checked these settings; reading the environment again could change them.
     chosen = Settings.model_construct(**settings)
     take_checks(chosen)
     identity.log_to_stderr()
@@ -315,7 +313,7 @@ def main(run: str, settings: Any) -> int:
     except (EvalqError, redis.RedisError, OSError) as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return error.exit_code if isinstance(error, EvalqError) else 1
-    except SystemExit as error:  # an evaluator's: its 0 would be taken for a report that is made
+    except SystemExit as error:  # by an evaluator: its code 0 would look like success
         sys.stderr.write(f"the evaluator ended its process by sys.exit({error.code!r})\n")
         return 1
     return 0
@@ -323,6 +321,3 @@ def main(run: str, settings: Any) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read())))
-
-
-# -- how the cases of a run went: for those who compare, and for the drift of its suite ------------

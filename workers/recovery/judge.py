@@ -1,10 +1,9 @@
-"""When a run has failed: the rules, over what its list of failures says and who lives.
+"""The rules by which a run fails, from its counted failures and the living workers.
 
-A run has failed when a chunk of it was tried CHUNK_TRIES times, and every living worker that can load its evaluator
-failed at it (or MANY different ones did); when HOPELESS tries at a chunk came to nothing, wherever they were made;
-when every such worker has failed since the last commit, over BARREN_SECONDS, and none is at work; and when for
-``unserved_seconds`` no living worker could load its evaluator or, with its producer gone, none could read its input.
-A run without any worker waits.
+A run fails if one of these is true. A chunk failed CHUNK_TRIES times, and at every living worker that can load the
+evaluator (or at MANY workers). A chunk failed HOPELESS times, at any workers. Every such worker has failed since the
+last commit, over BARREN_SECONDS, and none holds a lease. For ``unserved_seconds`` no living worker could load the
+evaluator or, with the producer gone, read the input. A run without any worker waits.
 """
 
 from __future__ import annotations
@@ -13,24 +12,25 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from evalq.evalcore.views.markdown import plural
 from evalq.workers.ledger.failures import FailureCounts, LastFailure
 from evalq.workers.ledger.heartbeats import unhealthy_of
 from evalq.workers.ledger.progress import RunStatus
 
 CHUNK_TRIES = 3
-"""Tries at one chunk before the run fails, where every living worker failed at it."""
+"""Failures at one chunk before the run fails, if every living worker failed at it."""
 HOPELESS = 24
-"""Tries at one chunk before the run fails, whoever lives: with the pauses between them over ten minutes."""
+"""Failures at one chunk before the run fails, whatever workers live: with the pauses, over ten minutes."""
 MANY = 8
-"""So many different workers that failed at one chunk are enough."""
+"""So many different workers that failed at one chunk make the run fail."""
 BARREN_SECONDS = 5.0
-"""Failures alone, for so long, are more than a moment's trouble of a disk."""
+"""Failures without a commit for so long are more than a passing fault."""
 _SHOWN = 5
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """``fails``: why the run ends, or nothing; ``unserved``: each living worker has said that it cannot compute it, or
-    not all of it; ``trouble``: a line for each host that failed at it.
+    """The verdict on a run. ``fails``: why it fails, or ""; ``unserved``: no living worker can compute all of it;
+    ``trouble``: a line for each host that failed at it.
     """
 
     fails: str
@@ -41,7 +41,7 @@ class Judgement(msgspec.Struct, frozen=True):
 def judge(
     evaluator: str, counts: FailureCounts, status: RunStatus, living: Mapping[str, Mapping[str, str]]
 ) -> Judgement:
-    """How a run of ``evaluator`` stands. ``living``: the facts of the living workers of its code, by name."""
+    """Judge a run of ``evaluator``. ``living``: the facts of the living workers of its code version, by name."""
     able = {name for name, facts in living.items() if evaluator not in unhealthy_of(facts)}
     unhealthy = [
         LastFailure(
@@ -61,11 +61,11 @@ def judge(
 def _all_failed(counts: FailureCounts, able: set[str]) -> str:
     for seq, tries in sorted(counts.chunks.items()):
         total = sum(tries.values())
-        # Where nobody able is left, nothing is proven against the chunk: the run waits for a worker.
+        # Without an able worker, nothing is proven against the chunk: the run waits for one.
         everywhere = bool(able) and able <= tries.keys()
         if (total >= CHUNK_TRIES and everywhere) or len(tries) >= MANY or total >= HOPELESS:
             whom = [counts.workers[name] for name in tries if name in counts.workers]
-            where = f"all {len(able)} living worker(s)" if everywhere else f"{len(tries)} worker(s)"
+            where = f"all {plural(len(able), 'living worker')}" if everywhere else plural(len(tries), "worker")
             return f"chunk {seq} failed {total} times, on {where}: " + "; ".join(_lines(whom))
     return ""
 
@@ -85,13 +85,13 @@ def _barren(counts: FailureCounts, status: RunStatus, able: set[str]) -> str:
     if not able or not able <= failing.keys() or (last - first) / 1000 < BARREN_SECONDS:
         return ""
     why = "; ".join(_lines(failing.values()))
-    return f"all {len(able)} living worker(s) failed, and nothing was committed since: {why}"
+    return f"all {plural(len(able), 'living worker')} failed, and nothing was committed since: {why}"
 
 
 def _lines(failed: Iterable[LastFailure]) -> tuple[str, ...]:
-    """The newest failures, a host's same reason once."""
+    """A line for each of the newest failures, merged by host and reason."""
     by_reason: dict[tuple[str, str], LastFailure] = {}
-    # By name where two came at once, so that equal lists read alike.
+    # By name if two came at once, so that equal lists give equal lines.
     for each in sorted(failed, key=lambda one: (-one.at, one.worker)):
         before = by_reason.get((each.host, each.reason))
         count = each.count + (before.count if before else 0)

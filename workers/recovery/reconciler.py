@@ -1,10 +1,10 @@
-"""Moving a run on: publishing into its window, and publishing again what was lost.
+"""Tending a run: publish chunks into its window, and publish lost ones again.
 
-Messages are hints. A chunk that was published, is not committed, has no live lease and does not wait in its
-queue is lost; seen so in two snapshots in a row, it is published again, with a pause that doubles each time. A
-slow fleet's queue never grows by this, since a waiting message is never doubled.
+Messages are hints. A chunk is lost if it was published, is not committed, has no live lease and does not wait in its
+queue. If two snapshots in a row show that, it is published again, with a pause that doubles each time. A waiting
+message is never doubled, so a slow fleet's queue does not grow by this.
 
-It is also where a run fails that no worker can compute (`evalq.workers.recovery.judge`): whoever tends it sees to that.
+Tending also closes a run that no worker can compute (`evalq.workers.recovery.judge`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ log = logging.getLogger("evalq.worker")
 
 
 def may_tend(client: Any, worker: str, seconds: float) -> bool:
-    """Whether ``worker`` is the one that tends the runs of its code, for so many ``seconds``; asking again keeps it so.
+    """Take or renew the lock to tend the runs of this code version for so many ``seconds``; False if another has it.
 
-    Each code version has a lock of its own: only a worker of a run's code can make its report, and one of another code
-    that tended for both would leave it without one for as long as it lives.
-
-    The lock only saves work: tending twice would be harmless. One that lasts longer than it was taken for was taken
-    before the server's clock was set back.
+    Each code version has its own lock: only a worker of a run's version can make its report, so a worker of another
+    version must not tend in its place. The lock only saves work: tending twice would be harmless. A lock that lasts
+    longer than any worker takes it for is from before the server's clock was set back.
     """
     keep, lock = int(seconds * 1000), SHARED.reconciler + code_version()
     mine = client.set(lock, worker, nx=True, px=keep) or client.get(lock) == worker.encode()
@@ -48,14 +46,14 @@ def may_tend(client: Any, worker: str, seconds: float) -> bool:
 
 
 def stop_tending(client: Any, worker: str) -> None:
-    """Leave it to another worker, where there is one."""
+    """Release the lock to another worker."""
     lock = SHARED.reconciler + code_version()
     if client.get(lock) == worker.encode():
         client.delete(lock)
 
 
 class Reconciler:
-    """Tends one run at a time; remembers only what the last snapshot showed."""
+    """Tends one run at a time; remembers only the last snapshot."""
 
     def __init__(self, ledger: RunLedger, broker: Broker) -> None:
         self._ledger = ledger
@@ -66,28 +64,27 @@ class Reconciler:
         self._damaged: set[str] = set()
 
     def pump(self, header: Header, epoch: int) -> int:
-        """Publish the next chunks, up to the window; returns how many."""
-        # In flight before they are published: whoever dies in between leaves suspects, which are found, rather than
-        # chunks that nobody misses.
+        """Publish the next chunks, up to the window; returns their number."""
+        # Marked as in flight before they are published: if this process dies in between, they become suspects.
         seqs = self._ledger.take(header.run, epoch=epoch)
         self._broker.publish(header.queue, header.run, epoch, seqs)
         return len(seqs)
 
     def tend(self, header: Header, *, attending: bool = True) -> RunStatus:
-        """Look at a run, publish again what is lost, and publish on. Raises Incomplete for an unknown run.
+        """Poll a run, publish lost chunks again, and publish the next ones. Raises Incomplete for an unknown run.
 
         A producer that is ``attending`` keeps the run from expiring.
         """
         status = self._ledger.poll(header.run, attending=attending)
         if status.progress.state != "open":
             return status
-        # A driver tells the plan again from its folder; where nobody drives, nobody has it any more.
+        # A driver restores the plan from its folder; without a driver, nobody has it.
         if (missing := _missing(status)) and not attending and not status.driver:
             self._ledger.close(header.run, "failed", f"the server lost {missing}: resume it")
             return status
-        # Before anything is published again: a run that has failed is not offered to the fleet once more.
+        # Before publishing again: do not offer a failed run to the fleet.
         if status.progress.failures or status.refused or status.unserved:
-            status = self._judged(header, status)
+            status = self._judge(header, status)
             if status.progress.state != "open":
                 return status
         lost = self._lost(header, status)
@@ -98,14 +95,14 @@ class Reconciler:
         return status
 
     def tend_all(self) -> list[str]:
-        """Tend every open run of this code, for workers whose producers have gone; only work keeps those runs.
+        """Tend every open run of this code version, also without its producer; this does not keep runs from expiring.
 
-        Returns those that are complete and have no report yet. Runs of another code are left to workers of that one,
-        which take other steps: without any of them nobody could compute what is published again.
+        Returns the runs that are complete and have no report yet. Runs of another version are left to its workers,
+        since only they can compute them.
         """
         complete = []
         runs = self._ledger.runs_to_tend()
-        # Or this would grow for as long as the worker lives.
+        # Otherwise this would grow for as long as the worker lives.
         self._missing = {run: seqs for run, seqs in self._missing.items() if run in runs}
         for run in runs:
             try:
@@ -119,9 +116,9 @@ class Reconciler:
             except (WireError, redis.ResponseError) as error:
                 if isinstance(error, redis.ResponseError) and not is_wrong_type(error):
                     raise
-                # Said once, and no reason to raise: the runs of others are tended all the same.
+                # Log it once and go on: one damaged run must not stop the others.
                 if run not in self._damaged:
-                    log.warning("run %s is left alone: %s", run, explained(error, "the ledger"))
+                    log.warning("run %s is skipped: %s", run, explained(error, "the ledger"))
                     self._damaged.add(run)
         return complete
 
@@ -134,7 +131,7 @@ class Reconciler:
         if missing:
             waiting = self._broker.waiting(header.queue, header.run)
             if isinstance(waiting, int):
-                # RabbitMQ only reports how many messages wait: that many suspects are assumed to be among them, so its
+                # RabbitMQ only reports how many messages wait. Assume that many suspects are among them, so that its
                 # queue never grows by republishing.
                 missing = set(sorted(missing)[: max(0, len(missing) - waiting)])
             else:
@@ -143,29 +140,29 @@ class Reconciler:
         self._missing[header.run] = missing
         return sorted(before & missing)
 
-    def _judged(self, header: Header, status: RunStatus) -> RunStatus:
-        """A look with what failed and where; where that is hopeless, the run is closed, and it is looked at again."""
+    def _judge(self, header: Header, status: RunStatus) -> RunStatus:
+        """Judge a run by its failures, and close it if it fails; returns its status with the judgement."""
         run, settings = header.run, self._ledger.settings
         living = self._heartbeats.living(header.code_version)
-        found = judge(header.evaluator, counts := self._failures.counts(run), status, living)
-        fails = found.fails
-        if found.unserved or status.unserved:
-            seconds = self._failures.mark_unserved(run, found.unserved)
-            if found.unserved and seconds >= settings.unserved_seconds:
-                why = "; ".join(found.trouble)
+        judgement = judge(header.evaluator, counts := self._failures.counts(run), status, living)
+        fails = judgement.fails
+        if judgement.unserved or status.unserved:
+            seconds = self._failures.mark_unserved(run, judgement.unserved)
+            if judgement.unserved and seconds >= settings.unserved_seconds:
+                why = "; ".join(judgement.trouble)
                 fails = fails or f"no living worker could compute it for {settings.unserved_seconds:g} s: {why}"
         if fails:
             self._ledger.close(run, "failed", fails)
             status = self._ledger.poll(run)
         elif status.refused and living:
-            # At once where some living worker has not said that it cannot read the input: it may have just come.
+            # At once if some living worker has not refused the input yet: it may have just started.
             offered = self._failures.offer(run, at_once=not living.keys() <= counts.unread)
             self._broker.publish(header.queue, run, status.progress.epoch, offered)
-        return msgspec.structs.replace(status, trouble=found.trouble, unserved=found.unserved)
+        return msgspec.structs.replace(status, trouble=judgement.trouble, unserved=judgement.unserved)
 
 
 def _missing(status: RunStatus) -> str:
-    """What the server has lost of a plan that its workers cannot do without; empty for nothing."""
+    """The part of the plan that the server has lost, in words; empty if it has all."""
     progress = status.progress
     if progress.chunks < progress.planned:
         return f"{progress.planned - progress.chunks} of its chunks"

@@ -1,8 +1,8 @@
-"""Sweeps that nobody attends: left to the fleet, which calls, and then evaluates what it recorded.
+"""Sweeps left to the fleet: it makes the calls, and then evaluates the outputs.
 
 When the calls of such a sweep are over, its outputs become the input of an ordinary detached run under the same id,
-with their bytes in the ledger: in the order and with the bytes that outputs.jsonl has, so that its report is the one
-that `evalq watch` would make. Doing that twice, or while somebody watches after all, changes nothing.
+with their bytes in the ledger. These equal outputs.jsonl, so the report equals that of `evalq watch`. Doing that twice,
+or while a command watches the sweep after all, changes nothing.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ log = logging.getLogger("evalq.worker")
 
 
 class UnattendedSweep(msgspec.Struct, frozen=True):
-    """What a producer leaves with its sweep: the run that evaluates the outputs, and what finalising that one needs."""
+    """What a producer leaves with its sweep: the run that evaluates the outputs, and the facts to finalise it."""
 
     header: Header
     facts: Detached
 
 
 class UnattendedSweeps:
-    """The sweeps of one ledger that were left to the fleet."""
+    """The sweeps of one ledger that are left to the fleet."""
 
     def __init__(self, calls: SweepLedger, settings: Settings) -> None:
         self._calls = calls
@@ -56,25 +56,25 @@ class UnattendedSweeps:
         self._damaged: set[str] = set()
 
     def leave(self, run: str, left: UnattendedSweep) -> None:
-        """Have the fleet evaluate a sweep when its calls are over."""
-        # All or nothing: a sweep on the list that has nothing left with it is taken off as nobody's.
+        """Leave a sweep to the fleet, which evaluates it when its calls are over."""
+        # All or nothing: a sweep on the list without these facts is taken off again.
         pipe = self._client.pipeline(transaction=True)
         pipe.hset(_key(run), "left", msgspec.json.encode(left))
-        pipe.hdel(_key(run), "tries")  # those of before it was resumed say nothing of this time
+        pipe.hdel(_key(run), "tries")  # attempts from before it was resumed do not count
         pipe.pexpire(_key(run), self._settings.keep_ms)
         pipe.hset(SHARED.unattended, run, left.header.code_version)
         pipe.execute()
 
     def take_back(self, run: str) -> None:
-        """A producer attends the sweep again."""
+        """Take a sweep off the list, since a producer attends it again."""
         self._client.hdel(SHARED.unattended, run)
 
     def has(self, run: str) -> bool:
-        """Whether a sweep is still left, whatever has become of what was left with it."""
+        """Whether a sweep is left to the fleet, even if its facts are damaged."""
         return bool(self._client.hexists(SHARED.unattended, run))
 
     def find(self, run: str) -> UnattendedSweep | None:
-        """What was left with a sweep that is still left. Raises WireError."""
+        """The facts left with a sweep; None if it is not left to the fleet. Raises WireError."""
         data = self._client.hget(_key(run), "left") if self.has(run) else None
         try:
             return msgspec.json.decode(data, type=UnattendedSweep) if data else None
@@ -84,56 +84,56 @@ class UnattendedSweeps:
             ) from error
 
     def over(self) -> list[str]:
-        """Those of this code whose calls are over, and whose outputs all lie in the ledger."""
+        """Sweeps of this code version whose calls are over and whose outputs are all in the ledger."""
         return [run for run, code in decode_fields(self._client.hgetall(SHARED.unattended)) if self._is_over(run, code)]
 
     def _is_over(self, run: str, code: bytes) -> bool:
         try:
-            look = self._calls.poll(run)
-            if look is None or look.state == "cancelled":
+            status = self._calls.poll(run)
+            if status is None or status.state == "cancelled":
                 self.take_back(run)  # expired, lost, or ended for good
                 return False
-            return code == code_version().encode() and _over(look) and self._all_there(run, look)
+            return code == code_version().encode() and _over(status) and self._has_all_outputs(run, status)
         except (WireError, redis.ResponseError) as error:
             if isinstance(error, redis.ResponseError) and not is_wrong_type(error):
                 raise
-            # Said once, and no reason to raise: other sweeps and runs are tended all the same.
+            # Log it once and go on: one damaged sweep must not stop the others.
             if run not in self._damaged:
-                log.warning("sweep %s is left alone: %s", run, explained(error, "the ledger"))
+                log.warning("sweep %s is skipped: %s", run, explained(error, "the ledger"))
                 self._damaged.add(run)
             return False
 
-    def _all_there(self, run: str, look: SweepStatus) -> bool:
-        """Whether the outputs of all calls lie in the ledger. What it has lost is called again, and only that."""
+    def _has_all_outputs(self, run: str, status: SweepStatus) -> bool:
+        """Whether the ledger has the outputs of all calls. Only calls whose outputs it has lost are made again."""
         try:
             header = self._calls.header(run)
-            whole = look.known if look.state in CALLS_OVER else 0 if header is None else header.total
-            if header is None or look.waiting == look.known == whole:
-                return look.known > 0
-            there = {output.call for output in self._calls.waiting(run)}
-            self._calls.restore(run, sorted(there))
-            if look.state == "open":
-                self._calls.forget(run, [call for call in range(header.total) if call not in there])
+            whole = status.known if status.state in CALLS_OVER else 0 if header is None else header.total
+            if header is None or status.waiting == status.known == whole:
+                return status.known > 0
+            recorded = {output.call for output in self._calls.waiting(run)}
+            self._calls.restore(run, sorted(recorded))
+            if status.state == "open":
+                self._calls.forget(run, [call for call in range(header.total) if call not in recorded])
         except AlreadyRunning:
-            return False  # somebody attends it after all
+            return False  # a command attends it after all
         except WireError:
-            return True  # no call made again helps: `evaluate` says what is wrong, and leaves it to whoever watches
-        return look.state in CALLS_OVER and bool(there)
+            return True  # calling again does not help: `evaluate` reports the damage
+        return status.state in CALLS_OVER and bool(recorded)
 
     def evaluate(self, run: str, ledger: RunLedger) -> bool:
-        """Begin the run that evaluates a sweep; False for one that is not to be begun here.
+        """Begin the run that evaluates a sweep; False if it must not begin here.
 
-        Raises WireError for outputs that evalq did not write: whoever watches the sweep is told.
+        Raises WireError for damaged outputs; commands that watch the sweep show it.
         """
-        left = self._tried(run)
+        left = self._begin_attempt(run)
         if left is None:
             self.take_back(run)
             return False
-        header, look = left.header, self._calls.poll(run)
-        if look is None or not _over(look):
-            return False  # somebody ended or paused it since its calls were seen to be over
+        header, status = left.header, self._calls.poll(run)
+        if status is None or not _over(status):
+            return False  # it was ended or paused since
         if header.run != run or len(header.inputs) != 1 or header.code_version != code_version():
-            raise WireError(f"sweep {run}: what was left with it is about another run")
+            raise WireError(f"sweep {run}: the facts that its producer left in the ledger are about another run")
         with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
             outputs = Path(scratch) / "outputs.jsonl"
             self._write(run, outputs)
@@ -142,13 +142,13 @@ class UnattendedSweeps:
             try:
                 begun = _begin(header, outputs, ledger)
             except AlreadyRunning:
-                # No try: one that was killed at it may still count as driving, for longer than all tries would take.
+                # Not an attempt: a killed process may still count as the driver, for longer than all attempts take.
                 self._client.hincrby(_key(run), "tries", -1)
                 raise
         if not begun:
-            return False  # whoever watches the sweep has begun it anew
-        # Nobody makes the report before it is detached: by then either the calls are done, and the run itself is what
-        # can be ended, or somebody ended the calls meanwhile, and the run with them.
+            return False  # a command that watches the sweep has begun it anew
+        # Nobody makes the report before the run is detached. Until then, ending the sweep ends its calls; afterwards,
+        # it ends the run. If the calls were ended meanwhile, end the run with them.
         state = self._calls.close(run, "done")
         if state != "done":
             ledger.close(run, "paused" if state == "paused" else "cancelled", f"with its calls, which are {state}")
@@ -161,39 +161,40 @@ class UnattendedSweeps:
         self.take_back(run)
         return True
 
-    def _tried(self, run: str) -> UnattendedSweep | None:
-        """What was left with a sweep, one try at it counted; None where there is nothing, or it was tried enough."""
+    def _begin_attempt(self, run: str) -> UnattendedSweep | None:
+        """Count an attempt at a sweep; returns its facts, or None without any or after too many attempts."""
         try:
             left = self.find(run)
         except WireError:
-            self.take_back(run)  # no try would help, and others wait behind it
+            self.take_back(run)  # no attempt would help, and other sweeps wait behind it
             raise
-        # Counted before anything is done: an evaluation that takes its process down is not begun for ever.
+        # Counted first: an evaluation that kills its process must not be tried for ever.
         return left if left is not None and self._client.hincrby(_key(run), "tries", 1) <= REPORT_TRIES else None
 
     def _write(self, run: str, path: Path) -> None:
-        """outputs.jsonl: what was recorded, by case and repeat."""
+        """Write outputs.jsonl: the recorded outputs, by case and repeat."""
         header = self._calls.header(run)
         if header is None:
-            raise Incomplete(f"the ledger knows no sweep {run} any more")
-        # Eight bytes a call here and the lines in a file: outputs may be more than the memory holds.
-        places = array("q", bytes(8 * header.total))  # where each call's line begins, plus 1; 0: none
+            raise Incomplete(f"the ledger does not know sweep {run} any more")
+        # Eight bytes per call in memory, and the lines in a file: all outputs may not fit in memory.
+        offsets = array("q", bytes(8 * header.total))  # the offset of each call's line, plus 1; 0: none
         with tempfile.TemporaryFile(prefix="evalq-") as unsorted, path.open("wb") as out:
             for output in self._calls.waiting(run):
-                # The first one stays: a server that lost its set of recorded calls may have taken a second.
-                if output.call < header.total and not places[output.call]:
-                    places[output.call] = unsorted.tell() + 1
+                # The first one stays: a server that lost its set of recorded calls may have a second.
+                if output.call < header.total and not offsets[output.call]:
+                    offsets[output.call] = unsorted.tell() + 1
                     unsorted.write(output.line() + b"\n")
             for call in header.by_case():
-                if places[call]:
-                    unsorted.seek(places[call] - 1)
+                if offsets[call]:
+                    unsorted.seek(offsets[call] - 1)
                     out.write(unsorted.readline())
 
 
-def _over(look: SweepStatus) -> bool:
-    """Whether no call is in flight and none will be made; "done" where whoever began to evaluate it died at that."""
-    closed = look.state in CALLS_OVER or (look.state == "open" and not look.left)
-    return closed and not (look.busy or look.unsettled)
+def _over(status: SweepStatus) -> bool:
+    """Whether no call is in flight and none will be made."""
+    # It may be "done" already, if a process died while it began the evaluation.
+    closed = status.state in CALLS_OVER or (status.state == "open" and not status.left)
+    return closed and not (status.busy or status.unsettled)
 
 
 def _key(run: str) -> str:
@@ -201,25 +202,25 @@ def _key(run: str) -> str:
 
 
 def _begin(header: Header, outputs: Path, ledger: RunLedger) -> bool:
-    """Put a run of ``outputs`` into the ledger, with their bytes; what is there already is left alone.
+    """Put a run of ``outputs`` into the ledger, with their bytes; chunks that are there stay.
 
-    False where the run was removed meanwhile.
+    False if the run was removed meanwhile.
     """
-    evaluator, key, count = plugins.get(header.evaluator), _opened(header, ledger), 0
+    evaluator, key, count = plugins.get(header.evaluator), _open(header, ledger), 0
     with outputs.open("rb") as stream:
         records, name = evaluator.records, header.inputs[0].name
         cutter = Cutter(stream, records.format, name, records.columns, size=header.chunk_size, key=key)
         for span in cutter.spans():
             if ledger.append(header.run, [Chunk.of(count, 0, span)], count) <= count:
                 return False
-            # No message: what is planned is published by whoever tends the run.
+            # No message: the worker that tends the run publishes planned chunks.
             ledger.supply(header.run, count, pack(read_span(str(outputs), span)), publish=False)
             count += 1
     return ledger.append(header.run, [], count, Seal(count, (cutter.sha256,))) == count
 
 
-def _opened(header: Header, ledger: RunLedger) -> str:
-    """Open a run; returns the key of its chunks: that of whoever opened it before, or a new one."""
+def _open(header: Header, ledger: RunLedger) -> str:
+    """Open a run; returns the key of its chunks: a new one, unless another process has opened it."""
     key = new_key()
     while True:
         try:

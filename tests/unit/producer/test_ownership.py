@@ -363,7 +363,7 @@ def test_an_empty_plan_is_never_taken_for_a_complete_one(stage: Stage) -> None:
     assert (look.progress.sealed, look.progress.complete, look.unreported) == (True, False, False)
     assert stage.ledger.close(job.run, "done") == "open"
     assert Seal(5, ("s",)).chunks == look.progress.planned
-    with pytest.raises(InfrastructureError, match="lost 5 of its 5 chunks"):
+    with pytest.raises(InfrastructureError, match="lost 5 of the run's 5 chunks"):
         finalise(job.run, stage.ledger, stage.settings)
 
 

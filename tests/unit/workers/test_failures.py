@@ -63,7 +63,7 @@ def test_a_bug_on_every_host_ends_the_run_with_hosts_and_reasons(hosts: Hosts) -
     for name in ("a", "b"):
         assert f"host-{name}: in.jsonl:" in look.progress.reason
         assert f"ValueError: a bug on {name} (in test_failures.py:" in look.progress.reason
-    assert "all 2 living worker(s)" in look.progress.reason
+    assert "all 2 living workers" in look.progress.reason
     assert hosts.turn().progress == look.progress, "nothing circles any more"
 
 
@@ -171,7 +171,7 @@ def test_a_chunk_that_comes_to_nothing_ends_the_run_whoever_lives(hosts: Hosts) 
         hosts.act("a", 0)
     assert hosts.turn().progress.state == "open"
     hosts.act("a", 0)
-    assert f"chunk 0 failed {HOPELESS} times, on 1 worker(s): host-a" in hosts.turn().progress.reason
+    assert f"chunk 0 failed {HOPELESS} times, on 1 worker: host-a" in hosts.turn().progress.reason
 
 
 @pytest.mark.parametrize(
