@@ -1,7 +1,7 @@
 """One chunk's bytes as records: rows of a CSV or lines of a JSONL, each with its line number.
 
-Faults depend on the record alone, never on which chunk it came in: where the fast way over a whole
-chunk fails, each record is decoded by itself.
+Faults depend on the record alone, never on its chunk: if the fast way over a whole chunk fails, each record is decoded
+by itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Report = Callable[[int, str], None]
 class Batch(msgspec.Struct, frozen=True):
     """Whole records of one input.
 
-    ``source`` is the input's name in faults, ``first_line`` the 1-based line ``data`` begins on, ``columns``
-    the header of a CSV (empty for JSONL), ``members`` the files that the lines were gathered from, one each.
+    ``source`` is the input's name in faults, ``first_line`` the 1-based line on which ``data`` begins, ``columns`` the
+    header of a CSV (empty for JSONL), ``members`` the files of the lines, one each, if the input is a folder.
     """
 
     source: str
@@ -34,20 +34,20 @@ class Batch(msgspec.Struct, frozen=True):
     members: tuple[str, ...] = ()
 
     def where(self, line: int) -> str:
-        """What a record on ``line`` is called: "<source>:<line>", or "<source>/<file>" where it was gathered."""
+        """The name of the record on ``line``: "<source>:<line>", or "<source>/<file>" if it comes from a file."""
         return location(self.source, line, self.members, self.first_line)
 
     def rows(self, fault: Report) -> Iterator[tuple[int, list[str]]]:
         """(line, fields) of each CSV row, as many fields as columns; blank rows, and rows of empty cells, are skipped.
 
-        A row that is not UTF-8, not CSV, or of another width is given to ``fault(line, reason)`` instead.
+        For a row that is not UTF-8, not CSV, or of another width, it calls ``fault(line, reason)`` instead.
         """
         rows: Iterable[tuple[int, list[str]]]
         try:
-            # All of them before the first is given out: where this fails, the slow way begins from the start.
+            # Parse all rows before yielding one: if this fails, the slow way begins from the start.
             rows = list(_parse(self.data.decode(), self.first_line))
         except (UnicodeDecodeError, csv.Error):
-            rows = self._row_by_row(fault)  # as it goes, so that rows and faults come in the order of the file
+            rows = self._row_by_row(fault)  # lazily, so that rows and faults come in the order of the file
         width = len(self.columns)
         for line, row in rows:
             if len(row) == width:
@@ -56,7 +56,7 @@ class Batch(msgspec.Struct, frozen=True):
                 fault(line, f"{len(row)} fields where the header has {width}: is the delimiter or the quoting broken?")
 
     def first_row(self) -> tuple[str, ...]:
-        """The first row's fields, whatever their number: the header of a CSV. Raises UnicodeDecodeError, csv.Error."""
+        """The fields of the first row, the header of a CSV. Raises UnicodeDecodeError, csv.Error."""
         return tuple(next(iter(_parse(self.data.decode(), self.first_line)), (0, []))[1])
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -66,16 +66,16 @@ class Batch(msgspec.Struct, frozen=True):
                 yield line, data
 
     def ends(self, fmt: Format) -> list[int]:
-        """Where each record (line or row, blank ones included) ends in ``data``."""
-        sought = _NEWLINE_OR_QUOTED if fmt == "csv" else _NEWLINE
-        ends = [match.end() for match in sought.finditer(self.data) if match[0] == b"\n"]
+        """The offset in ``data`` where each record (line or row, blank ones included) ends."""
+        pattern = _NEWLINE_OR_QUOTED if fmt == "csv" else _NEWLINE
+        ends = [match.end() for match in pattern.finditer(self.data) if match[0] == b"\n"]
         return ends if self.data.endswith(b"\n") and ends else [*ends, len(self.data)]
 
     def part(self, ends: Sequence[int], first: int, last: int) -> Batch:
-        """Records ``first`` to ``last`` (exclusive) by themselves; ``ends`` are those of this batch."""
+        """A batch of the records ``first`` to ``last`` (exclusive); ``ends`` are the ends of this batch's records."""
         start = ends[first - 1] if first else 0
         stop = ends[last - 1] if last else 0
-        # Counted, not taken from the records: a row of a CSV may have several lines.
+        # Count lines, not records: a row of a CSV may have several lines.
         skipped = self.data.count(b"\n", 0, start)
         part = Batch(self.source, self.first_line + skipped, self.data[start:stop], self.columns)
         if not self.members:
@@ -92,26 +92,26 @@ class Batch(msgspec.Struct, frozen=True):
                 at = line + record.count(b"\n", 0, error.start)
                 fault(at, f"not UTF-8: byte 0x{record[error.start]:02x} (save the file as UTF-8)")
             except csv.Error as error:
-                fault(line, f"not CSV: {_told(error)}")
+                fault(line, f"not CSV: {_reason(error)}")
             line += record.count(b"\n")
             start = end
 
 
 def _parse(text: str, first_line: int) -> Iterator[tuple[int, list[str]]]:
-    # The module's limit of 128 KiB a field is below what an agent's JSON may hold.
+    # The module's limit of 128 KiB a field is too low for an agent's JSON.
     csv.field_size_limit(MAX_RECORD_BYTES)
-    # Strict: else a quote in a wrong place is read past, and the fields are others than were written.
+    # Strict: otherwise the reader ignores a misplaced quote, and returns wrong fields.
     reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
     before = 0
     for row in reader:
-        # Spreadsheets write rows of empty cells where somebody deleted some, or only coloured them.
+        # Spreadsheets write rows of empty cells for deleted rows, and for cells that only have a colour.
         if any(map(str.strip, row)):
             yield first_line + before, row
         before = reader.line_num
 
 
-def _told(error: csv.Error) -> str:
-    """What the parser found, without its advice on how Python opens files."""
+def _reason(error: csv.Error) -> str:
+    """The parser's reason, without its advice on how Python opens files."""
     if "new-line character" in str(error):
         return "a lone carriage return outside quotes (save the file with line feeds)"
     return str(error)

@@ -1,9 +1,8 @@
 """Cutting a file into chunks that begin and end on record boundaries, in constant memory.
 
-JSONL records end at a newline. CSV records end at a newline outside quotes (RFC 4180): a newline is
-outside when an even number of quotes stands before it, which holds for every legal file because an
-escaped quote is two of them. The same counting finds illegal quotes, so broken quoting is an error
-with a line, never a silently misplaced boundary.
+JSONL records end at a newline. CSV records end at a newline outside quotes (RFC 4180): a newline is outside if an even
+number of quotes comes before it. That holds for every legal file, because an escaped quote is two quotes. The same
+count finds illegal quotes, so broken quoting is an error with a line, never a misplaced boundary.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.records.digests import chunk_digest
 from evalq.evalcore.records.inputs import HEAD_BYTES, Source, file_encoding, file_kind, read_columns
 
-# Where records end, and whether quoting is legal: compiled code takes .2 milliseconds a megabyte, Python alone 4, with
-# the same answer.
+# Ends of records, and legal quoting: compiled code takes .2 milliseconds a megabyte, Python 4, with the same result.
 
 _Positions: TypeAlias = "array[int]"  # in quotes: Python 3.11 has no array[int]
 """Offsets in ascending order."""
@@ -40,10 +38,10 @@ _OPENING = "broken quoting: a quote inside a field that does not begin with one"
 _CLOSING = "broken quoting: text after a closing quote (write a quote inside a field twice)"
 _UNCLOSED = "broken quoting: a quote opened here is never closed"
 _LINES, _QUOTES = re.compile(b"\n"), re.compile(b'"')
-# Python before 3.11.5 forgets where it was if a possessive group fails in a lookbehind: hence a count, which has the
-# room that is kept to go back bounded too.
+# Python before 3.11.5 loses its position if a possessive group fails in a lookbehind. A count avoids that, and limits
+# the memory for going back.
 _LEGAL = re.compile(rb"""[^"]*+ (?: (?<![^",\n]) " [^"]*+ " (?![^",\n\r]) [^"]*+ ){0,4096}""", re.VERBOSE)
-"""As far as each quote has a neighbour that it may have, or 4,096 pairs: what `_check_quotes` asks."""
+"""Matches as long as each quote has a legal neighbour, or 4,096 pairs: the same check as `_check_quotes`."""
 
 
 class QuoteFault(ValueError):
@@ -58,7 +56,7 @@ class QuoteFault(ValueError):
 def record_ends(block: _Buffer, fmt: Format) -> _Positions:
     """Positions just after each complete record of ``block``, which begins on a record boundary.
 
-    Raises QuoteFault where a CSV quote before the last complete record's end is illegal.
+    Raises QuoteFault for an illegal CSV quote before the end of the last complete record.
     """
     return scan(block, fmt)[1]
 
@@ -74,14 +72,14 @@ def _by_compiled(native: ModuleType, block: _Buffer) -> tuple[_Positions, _Posit
     packed_newlines, packed_ends, bad, opens = native.record_ends(block)
     newlines.frombytes(packed_newlines)
     ends.frombytes(packed_ends)
-    # Only in whole records: a quote behind them may be judged by what the next block brings.
+    # Check whole records only: the next block may make a later quote legal.
     if ends and 0 <= bad < ends[-1]:
         raise QuoteFault(bad, _OPENING if opens else _CLOSING)
     return newlines, ends
 
 
 def _newlines_counter() -> Callable[[_Buffer], int] | None:
-    """What counts the newlines of a block in less time than finding them takes; None where nothing is compiled."""
+    """The compiled counter of newlines, faster than finding them; None without compiled code."""
     native = compiled()
     return None if native is None else native.count_newlines
 
@@ -89,7 +87,7 @@ def _newlines_counter() -> Callable[[_Buffer], int] | None:
 def python_scan(block: _Buffer, fmt: Format) -> tuple[_Positions, _Positions]:
     """`scan` in Python: the reference."""
     data = bytes(block)
-    newlines = array("q", [found.start() for found in _LINES.finditer(data)])
+    newlines = array("q", [match.start() for match in _LINES.finditer(data)])
     if fmt != "csv":
         return newlines, array("q", [newline + 1 for newline in newlines])
     ends, quotes, start = array("q"), 0, 0
@@ -106,49 +104,49 @@ def python_scan(block: _Buffer, fmt: Format) -> tuple[_Positions, _Positions]:
 def _is_legal(data: bytes, end: int) -> bool:
     at, before = 0, -1
     while before < at < end:
-        found = _LEGAL.match(data, at, end)
-        before, at = at, found.end() if found else at
+        match = _LEGAL.match(data, at, end)
+        before, at = at, match.end() if match else at
     return at == end
 
 
 def _check_quotes(data: bytes) -> None:
     """Raise QuoteFault at the first opening or closing quote with an illegal neighbour."""
-    for number, found in enumerate(_QUOTES.finditer(data)):
-        at = found.start()
-        # At 0 the block begins a record, so that nothing stands before.
+    for number, match in enumerate(_QUOTES.finditer(data)):
+        at = match.start()
+        # At 0 the block begins a record, so there is no byte before.
         if number % 2 == 0 and at and data[at - 1] not in _BEFORE_OPENING:
             raise QuoteFault(at, _OPENING)
-        # A byte stands behind each closing quote: at the least the newline that ends its record.
+        # Each closing quote has a byte after it: at least the newline that ends its record.
         if number % 2 and data[at + 1] not in _AFTER_CLOSING:
             raise QuoteFault(at, _CLOSING)
 
 
 def _raise_open(block: _Buffer) -> NoReturn:
-    """Raise QuoteFault for a last record that never ends: at its first illegal quote, else at the one left open."""
+    """Raise QuoteFault for a last record that never ends: at its first illegal quote, or else at the open one."""
     data = bytes(block)
     _check_quotes(data)
     raise QuoteFault(data.rindex(b'"'), _UNCLOSED)
 
 
 _GROWS = 8
-"""A chunk is at most this part of what stands before it, once that is longer than a block."""
+"""A chunk is at most this part of the bytes before it, once these are more than a block."""
 MANY_RECORDS = 10_000
-"""A chunk with as many records grows no further: its own costs are nothing to theirs."""
+"""A chunk with this many records grows no further: the cost of a chunk is small beside theirs."""
 _FIRST_BYTES = 1 << 16
-"""Room for most inputs: that for a whole block takes longer to get than such a one to cut."""
+"""The first buffer, enough for most inputs: allocating a whole block takes longer than cutting a small input."""
 _REST_BYTES = BLOCK_BYTES // 16
-"""Room for the rest of a record before a block."""
+"""Space for the rest of a record before a block."""
 
 
 class Cutter:
-    """Cuts one open file; after the last span, ``sha256`` and ``records`` describe all that was cut.
+    """Cuts one open file; after the last span, ``sha256`` and ``records`` describe the whole input.
 
-    With ``required`` the header comes off first: ``columns`` are those of a CSV, which has all that are required (see
-    `_columns`). Without it whoever cuts takes the header, or means the bytes as they are.
-    ``size`` is the number of records in a chunk, or None for about BLOCK_BYTES a chunk, and more further on where
-    records are long (a chunk never grows far beyond MAX_CHUNK_BYTES); ``limit`` stops after that many records. A cut
-    begun before goes on after its last span by ``resume_after``. ``key`` is that of the run that the spans are planned
-    for; without one, for whoever reads each span at once, they have no digest.
+    With ``required`` it reads the header first: ``columns`` are the columns of a CSV, which must have all required ones
+    (see `_columns`). Without it, the caller reads the header, or wants the plain bytes.
+    ``size`` is the number of records in a chunk. None means about BLOCK_BYTES a chunk, and later more if records are
+    long (a chunk never grows far beyond MAX_CHUNK_BYTES). ``limit`` stops after that many records. ``resume_after``
+    continues an earlier cut after its last span. ``key`` is the key of the run. Without one, for callers that read each
+    span at once, spans have no digest.
     """
 
     def __init__(
@@ -169,7 +167,7 @@ class Cutter:
         self._limit = limit
         self._key = key
         self._sha256 = hashlib.sha256()
-        # What is read and not yet cut lies in buffer[at:end]; the room is used again and again.
+        # The bytes to cut are buffer[at:end]; the buffer is used again and again.
         self._buffer = bytearray(_FIRST_BYTES)
         self._at = self._end = 0
         self._newlines: _Positions | None = None
@@ -182,13 +180,13 @@ class Cutter:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the input's bytes, BOM and header included, as far as they were cut."""
+        """SHA-256 of the input's bytes so far, BOM and header included."""
         return self._sha256.hexdigest()
 
     def _columns(self, required: Sequence[str]) -> tuple[str, ...]:
-        """Take the header of a CSV off the file, its first record that is not blank; () where there is none.
+        """Read the header of a CSV, its first record that is not blank; () if there is none.
 
-        Raises InputError on broken quoting, as `read_columns` does, and for what is another kind of file.
+        Raises InputError as `read_columns` does, and for broken quoting or another kind of file.
         """
         while self._left() < HEAD_BYTES and not self._ended:
             self._fill()
@@ -203,14 +201,14 @@ class Cutter:
                 if not first or first.strip():
                     return read_columns(first, self._name, required, line) if first else ()
         except InputError as error:
-            # Only once it failed: what can be read as CSV is one, whatever it begins with.
+            # Check the kind only after a failure: a readable CSV may begin with anything.
             kind = file_kind(head)
             if kind is None:
                 raise
             raise InputError(f"{self._name} is no CSV in UTF-8", [(f"{self._name}:1", kind)]) from error
 
     def header(self) -> bytes:
-        """Take the next record off the file. Raises InputError on broken quoting; empty at the end of the file."""
+        """Read the next record; empty at the end of the file. Raises InputError on broken quoting."""
         ends = self._ends()
         while not len(ends) and not self._ended:
             self._fill()
@@ -222,18 +220,18 @@ class Cutter:
         return first
 
     def resume_after(self, spans: Iterable[Span]) -> int:
-        """Skip ``spans``, all earlier chunks of this file in order; returns how many there were.
+        """Skip ``spans``, all earlier chunks of this file in order, and return their number.
 
-        Raises InputChanged where the bytes differ, or the last record has gone on since.
+        Raises InputChanged if the bytes differ, or the last record has become longer.
         """
         count = 0
-        for count, span in enumerate(spans, 1):  # noqa: B007  # how many there were
+        for count, span in enumerate(spans, 1):  # noqa: B007  # the last count is the result
             while self._left() < span.end - self.position and not self._ended:
                 self._fill()
             if self._take(min(span.end - self.position, self._left()), span.records) != span:
                 where = f"{self._name}:{span.first_line}"
                 raise InputChanged("an input changed since its run began", [(where, "not the bytes that were planned")])
-        # Where the last chunk ended at the end of the file, bytes that were added since belong to its last record.
+        # If the last chunk ended at the end of the file, bytes added later belong to its last record.
         if count and self._buffer[self._at - 1] != _NEWLINE and self._more():
             where = f"{self._name}:{self.line}"
             raise InputChanged("an input changed since its run began", [(where, "its last record has become longer")])
@@ -241,7 +239,7 @@ class Cutter:
 
     def spans(self) -> Iterator[Span]:
         """The chunks from here to the end (or the limit). Raises InputError with file:line on broken quoting."""
-        # Only where no chunk ends at a certain record: for that each newline has to be found, not counted.
+        # Count newlines only if no chunk ends at a certain record; otherwise each newline must be found.
         counted = (
             _newlines_counter() if self._format == "jsonl" and self._size is None and self._limit is None else None
         )
@@ -263,7 +261,7 @@ class Cutter:
                 self._fill()
 
     def _whole_lines(self, counted: Callable[[memoryview], int]) -> Iterator[Span]:
-        """The chunks of whole lines, for which no newline has to be found but the last one."""
+        """The chunks of whole lines, for which only the last newline must be found."""
         while True:
             while self._left() < self._enough() and not self._ended:
                 self._fill()
@@ -286,14 +284,14 @@ class Cutter:
         return min(sizes) if sizes else 1 << 62
 
     def _enough(self) -> int:
-        """Bytes that make a chunk; a block less the header or another chunk's rest is still worth one.
+        """The bytes that make a chunk; a block without the header or another chunk's rest is enough.
 
-        It goes by what was cut before alone, so that a cut that is resumed has the same chunks.
+        It depends only on earlier chunks, so that a resumed cut has the same chunks.
         """
         if self._size is not None:
             return MAX_CHUNK_BYTES
-        # A chunk costs every process a few milliseconds: where it has few records, a longer one. By and by, since an
-        # input of a few blocks has to keep all processes busy.
+        # A chunk costs every process a few milliseconds, so chunks of few records grow. They grow slowly, since an
+        # input of a few blocks must keep all processes busy.
         most = min(self.position // _GROWS, MAX_CHUNK_BYTES - BLOCK_BYTES)
         return max(BLOCK_BYTES * 3 // 4, min(most, self.position * MANY_RECORDS // max(1, self.records)))
 
@@ -301,7 +299,7 @@ class Cutter:
         return self._end - self._at
 
     def _more(self) -> bool:
-        """Whether anything stands behind what was cut."""
+        """Whether there are bytes left to cut."""
         while not self._left() and not self._ended:
             self._fill()
         return self._left() > 0
@@ -311,10 +309,10 @@ class Cutter:
 
     def _groups(self, ends: _Positions, wanted: int) -> Iterator[Span]:
         """As many chunks of ``wanted`` records as the block holds: one scan serves them all."""
-        base, taken = self.position, 0
-        while 0 < wanted <= len(ends) - taken:
-            taken += wanted
-            yield self._take(ends[taken - 1] - (self.position - base), wanted)
+        base, used = self.position, 0
+        while 0 < wanted <= len(ends) - used:
+            used += wanted
+            yield self._take(ends[used - 1] - (self.position - base), wanted)
             wanted = self._wanted()
 
     def _ends(self) -> _Positions:
@@ -322,7 +320,7 @@ class Cutter:
         self._compact()
         closed = self._left()
         if self._ended and closed and self._buffer[closed - 1] != _NEWLINE:
-            # The last record may lack its newline: one is added for the scan only, and no span counts it.
+            # The last record may lack its newline: add one for the scan only, which no span counts.
             self._buffer[closed : closed + 1] = b"\n"
             closed += 1
         with memoryview(self._buffer) as view:
@@ -335,31 +333,31 @@ class Cutter:
                 where = f"{self._name}:{line}"
                 raise InputError(f"{self._name} is not valid CSV", [(where, fault.reason)]) from None
         if len(ends):
-            # The newline that was added for the scan is no byte of the file.
+            # The added newline is no byte of the file.
             ends[-1] = min(ends[-1], self._left())
         return ends
 
     def _compact(self) -> None:
-        """Move what is not yet cut to the buffer's front."""
+        """Move the bytes to cut to the buffer's front."""
         if self._at:
             left = self._left()
             with memoryview(self._buffer) as view:
-                view[:left] = view[self._at : self._end]  # which moves them, also where the two overlap
+                view[:left] = view[self._at : self._end]  # this also works if the two overlap
             self._at, self._end = 0, left
             self._newlines = None
 
     def _take(self, length: int, records: int, lines: int | None = None) -> Span:
-        """Remove ``length`` bytes from the front, with so many ``lines`` where that is known, and account for them."""
+        """Remove ``length`` bytes from the front as a span; ``lines`` is the number of lines, if known."""
         start, stop = self._at, self._at + length
         if lines is None:
             lines = self._lines_between(start, stop)
         with memoryview(self._buffer) as view:
             data = view[start:stop]
-            # Two digests: that of the whole input, for the report, and the chunk's own, which workers check.
+            # Two digests: the input's, for the report, and the chunk's, which workers check.
             self._sha256.update(data)
-            found = chunk_digest(data, self._key) if self._key else ""
+            digest = chunk_digest(data, self._key) if self._key else ""
             data.release()
-        span = Span(self.position, self.position + length, self.line, records, found)
+        span = Span(self.position, self.position + length, self.line, records, digest)
         self._at = stop
         self.position += length
         self.line += lines
@@ -372,25 +370,25 @@ class Cutter:
         return bisect_left(self._newlines, stop) - bisect_left(self._newlines, start)
 
     def _fill(self) -> None:
-        """Read another block behind what is there."""
-        # A quote that is never closed makes the rest of the file one record; refuse it before all of that is in memory.
+        """Read another block into the buffer."""
+        # A quote that is never closed makes the rest of the file one record; refuse it before it fills the memory.
         if self._left() > MAX_RECORD_BYTES:
             reason = f"a record longer than {MAX_RECORD_BYTES >> 20} MiB; is a quote never closed?"
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
         self._compact()
         read, full = 0, True
         while full and read < BLOCK_BYTES:
-            # The buffer grows only when its room is full: at the end of a file it seldom has to.
+            # Let the buffer grow only when it is full, which is rare at the end of a file.
             if self._end == len(self._buffer):
                 self._buffer.extend(bytes(min(len(self._buffer), BLOCK_BYTES - read + _REST_BYTES)))
             room = min(BLOCK_BYTES - read, len(self._buffer) - self._end)
-            found = self._read(room)
-            read, full = read + found, found == room
+            more = self._read(room)
+            read, full = read + more, more == room
         self._ended = not read
         self._newlines = None
 
     def _read(self, most: int) -> int:
-        """Read so many bytes behind those that are there; returns how many there were."""
+        """Read up to ``most`` bytes into the buffer, and return how many."""
         with memoryview(self._buffer) as view:
             read = self._stream.readinto(view[self._end : self._end + most])
         self._end += read
@@ -404,7 +402,7 @@ class Cutter:
             self._at = self.position = len(BOM)
 
 
-# An input, opened to be cut, and its chunks as batches: how all that reads whole inputs in one process does it.
+# An open input and its chunks as batches, for code that reads whole inputs in one process.
 
 
 @contextlib.contextmanager
@@ -422,7 +420,7 @@ def opened(
 
 
 def batches(cutter: Cutter, source: Source) -> Iterator[Batch]:
-    """The records of ``source``, chunk by chunk; the file is read a second time for them. Raises InputError."""
+    """The records of ``source``, chunk by chunk; this reads the file a second time. Raises InputError."""
     for span in cutter.spans():
         data = read_span(source.path, span)
         yield Batch(source.name, span.first_line, data, cutter.columns, span.of(source.members))

@@ -1,8 +1,8 @@
 """The digests of chunks and of their answers: BLAKE3, for a chunk keyed by a secret of its run.
 
-Whoever plans a chunk takes its digest, and whoever computes the chunk takes it once more, to find other bytes than
-those planned: also bytes that somebody chose who does not know the key. An answer's digest has no key: it finds damage,
-and two computations that differ. See docs/decisions/0027-chunk-digests-by-a-secret.md.
+The producer computes a chunk's digest when it plans the chunk, and the worker computes it again. So the worker notices
+other bytes, even if somebody chose them without the key. An answer's digest has no key: it shows damage, and
+computations that differ. See docs/decisions/0027-chunk-digests-by-a-secret.md.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def new_key() -> str:
 
 
 def checked_key(text: str) -> str:
-    """``text``, where it is a key as `new_key` makes them. Raises WireError, which does not show it."""
+    """``text``, if it is a key as `new_key` makes it. Raises WireError, which does not show the text."""
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise WireError("a run's key is not what evalq writes")
     return text
 
 
 def chunk_digest(data: Buffer, key: str) -> str:
-    """The digest of a chunk's bytes in the run of this ``key``, hexadecimal. Raises WireError for what is no key."""
+    """The digest of a chunk's bytes in the run of this ``key``, hexadecimal. Raises WireError for an invalid key."""
     return blake3(data, key=bytes.fromhex(checked_key(key))).hexdigest()
 
 

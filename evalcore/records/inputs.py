@@ -1,4 +1,4 @@
-"""Inputs: how they are found, made one plain file each, named, and recognised where they are no text."""
+"""Inputs: finding and naming them, making each a plain file, and recognising other kinds of files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PACKED = (".gz", ".zst")
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One input: its ``name`` in reports (unique in a run), the path as ``given``, and the ``path`` it is read from.
+    """One input: its ``name`` in reports (unique in a run), the path as ``given``, and the ``path`` to read.
 
-    ``members`` are the files of a folder that is one input, a line each: `spool` gathers them.
+    ``members`` are the files of a folder that is one input. `spool` makes a line of each.
     """
 
     name: str
@@ -37,16 +37,16 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> list[str]:
-        """The paths of all that is read of it, before it is spooled."""
+        """The paths to read, before spooling."""
         return [str(Path(self.path) / member) for member in self.members] if self.members else [self.path]
 
 
 def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[str] = ()) -> list[Source]:
     """The inputs that ``given`` names, in its order; folders and globs are sorted by name.
 
-    A folder stands for its files with one of ``suffixes`` (also packed as .gz or .zst), each an input; a folder of
-    files with one of ``gathers`` is itself one input. "-" is standard input. Names are base names; a second input of
-    the same name gets "#2".
+    In a folder, each file with one of ``suffixes`` (also packed as .gz or .zst) is an input; a folder of files with one
+    of ``gathers`` is one input. "-" is standard input. Names are base names; a second input with the same name gets
+    "#2".
 
     Raises InputError for a file that does not exist, for a name that is not UTF-8, for a folder or glob that matches
     nothing, and for a folder that holds both kinds of files.
@@ -54,28 +54,26 @@ def discover(given: Sequence[str], suffixes: Sequence[str], gathers: Sequence[st
     sources: dict[str, Source] = {}
     numbers: dict[str, int] = {}
     for source in [source for item in given for source in _expand(item, suffixes, gathers)]:
-        # On from the last one of this name: thousands of files may have it, and none of the numbers below is free.
+        # Continue from the last number of this name: thousands of files may have it, and no smaller number is free.
         name, number = source.name, numbers.get(source.name, 1)
         while name in sources:
             number += 1
             name = f"{source.name}#{number}"
         numbers[source.name] = number
-        if not is_text(source.given):  # of a member the spool says its bytes by number
+        if not is_text(source.given):  # `spool` escapes such names of members
             raise InputError("no input", [(ascii(source.given), "its name is not text in UTF-8: rename it")])
         sources[name] = msgspec.structs.replace(source, name=name)
     return list(sources.values())
 
 
 def require_distinct(outputs: Sequence[str]) -> None:
-    """Raise UsageError where ``--outputs`` names one file twice: several inputs count as one, so that every answer of
-    it would be two.
-    """
+    """Raise UsageError if ``--outputs`` names a file twice, since its answers would count twice."""
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise UsageError("--outputs names the same file twice: its answers would count twice")
 
 
 def stands_for(name: str) -> Iterator[str]:
-    """The paths that are read for ``name``: itself; of a pattern the paths that match; of a folder its files, too."""
+    """The paths to read for ``name``: itself, or the matches of a pattern; for a folder also its files."""
     matching = glob.glob(name, recursive=True) if glob.has_magic(name) and not os.path.lexists(name) else []
     for path in matching or [name]:
         yield path
@@ -84,26 +82,26 @@ def stands_for(name: str) -> Iterator[str]:
 
 
 def _unpacked_name(name: str) -> str:
-    """A file's name without the ending of its packing."""
+    """A file's name without .gz or .zst."""
     return name.removesuffix(".gz").removesuffix(".zst")
 
 
 def _expand(item: str, suffixes: Sequence[str], gathers: Sequence[str]) -> list[Source]:
-    """What ``item`` stands for, with names that need not be unique yet."""
+    """The inputs that ``item`` names; their names need not be unique yet."""
     if item == "-":
         return [Source("stdin", item, item)]
     if os.path.isdir(item):
         return _in_folder(item, suffixes, gathers)
-    # Before any glob: a file's own name may have a star or brackets in it.
+    # Check this before globbing: a file's name may contain a star or brackets.
     if os.path.exists(item):
         if not os.path.isfile(item):
             raise InputError("no input", [(item, "not a plain file (a pipe or a device); - reads standard input")])
         return [_file(item)]
-    found = sorted(path for path in glob.glob(item, recursive=True) if os.path.isfile(path))
-    if not found:
+    paths = sorted(path for path in glob.glob(item, recursive=True) if os.path.isfile(path))
+    if not paths:
         matches = "no file matches" if glob.has_magic(item) else "no such file"
         raise InputError("no input", [(item, matches)])
-    return [_file(path) for path in found]
+    return [_file(path) for path in paths]
 
 
 def _file(path: str) -> Source:
@@ -121,7 +119,7 @@ def _in_folder(folder: str, suffixes: Sequence[str], gathers: Sequence[str]) -> 
         raise InputError("no input", [(folder, f"the folder holds no file ending in {endings}")])
     if members:
         name = Path(os.path.normpath(folder)).name
-        # "." and ".." say nothing of the folder's name, and the name it has on this machine is not the report's.
+        # "." and ".." do not name the folder, and its name on this machine must not be in the report.
         return [Source("folder" if name in ("", "..") else name, folder, folder, tuple(members))]
     return [_file(str(Path(folder) / name)) for name in inputs]
 
@@ -131,7 +129,7 @@ def _packable(suffixes: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_columns(header: bytes, name: str, required: Sequence[str], line: int = 1) -> tuple[str, ...]:
-    """The columns of a CSV header, which is on ``line``. Raises InputError that names all missing of ``required``."""
+    """The columns of a CSV header on ``line``. Raises InputError that names all missing ``required`` columns."""
     try:
         columns = Batch(name, 1, header).first_row()
     except (UnicodeDecodeError, csv.Error) as error:
@@ -142,7 +140,7 @@ def read_columns(header: bytes, name: str, required: Sequence[str], line: int = 
         if len(columns) == 1:
             reason += f" (the header is one field, {columns[0][:60]!r}: is the delimiter a comma?)"
         raise InputError(f"{name} lacks what the evaluator reads", [(f"{name}:{line}", reason)])
-    # Only columns that are read: a table may repeat others.
+    # Check required columns only: a table may repeat others.
     repeated = [column for column, count in Counter(columns).items() if count > 1 and column in required]
     if repeated:
         raise InputError(f"{name} is ambiguous", [(f"{name}:{line}", f"repeated column: {', '.join(repeated)}")])
@@ -150,36 +148,36 @@ def read_columns(header: bytes, name: str, required: Sequence[str], line: int = 
 
 
 def format_suffixes(fmt: Format) -> tuple[str, ...]:
-    """File endings a folder is searched for."""
+    """The file endings to search for in a folder."""
     return (".csv",) if fmt == "csv" else (".jsonl", ".ndjson")
 
 
-# Making every input one plain file to cut: standard input, packed files, and folders of a record a file.
+# Making every input a plain file to cut: standard input, packed files, and folders with a record a file.
 
 MAX_UNPACKED_BYTES = 8 << 30
-"""What a packed input may grow to where nothing else is said: a few megabytes can unpack to all of a disk."""
+"""The default limit of an unpacked input: a few megabytes can unpack to a full disk."""
 
 Gather = Callable[[str, bytes], bytes]
-_ZSTD_PIECE = 8 << 10  # what is unpacked of it at once is held in memory, and may be 30,000 times as much
+_ZSTD_PIECE = 8 << 10  # unpacking may make 30,000 times as much of it at once, in memory
 
 
 def needs_spool(source: Source) -> bool:
-    """Whether ``source`` cannot be read by byte range as it stands."""
+    """Whether ``source`` cannot be read by byte range as it is."""
     return os.path.isdir(source.path) or source.path == "-" or source.path.endswith(PACKED)
 
 
 def spool(source: Source, folder: Path, gather: Gather | None = None, most: int = MAX_UNPACKED_BYTES) -> Source:
     """Copy standard input or a packed file into ``folder``, unpacked, so that it can be read by byte range.
 
-    Of a source with members, ``gather`` (an evaluator's `Gathering.line`) makes one file of as many lines. Other
-    sources come back as they are. Raises InputError when packed data is damaged or more than ``most`` bytes, or a
-    member cannot be read; OSError when the folder cannot take it.
+    For a source with members, ``gather`` (an evaluator's `Gathering.line`) makes one file, with a line for each. Other
+    sources come back unchanged. Raises InputError if packed data is damaged or more than ``most`` bytes, or a member
+    cannot be read; OSError if the folder cannot hold it.
     """
     if not needs_spool(source):
         return source
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / source.name
-    # Under another name until it is whole: a command that is killed meanwhile leaves no half input under this one.
+    # Use another name until it is whole, so that a killed command leaves no half input under this one.
     with replacing(target) as out:
         if gather is not None and source.members:
             for path in source.files:
@@ -191,31 +189,31 @@ def spool(source: Source, folder: Path, gather: Gather | None = None, most: int 
 
 
 def _shown(member: str) -> str:
-    """A member's name in reports: whatever it was packed in, and whatever bytes its name has."""
+    """A member's name in reports: without its packing, and with bytes that are not UTF-8 escaped."""
     return _unpacked_name(os.fsencode(member).decode(errors="backslashreplace"))
 
 
 def _gathered(path: str, gather: Gather) -> bytes:
-    """The line that stands for the file at ``path``. Raises InputError."""
+    """The line for the file at ``path``. Raises InputError."""
     data = _content(path)
     line = gather(_shown(Path(path).name), data.removeprefix(BOM)) if len(data) <= MAX_RECORD_BYTES else data
     if len(line) > MAX_RECORD_BYTES:
         raise InputError("an input cannot be gathered", [(path, f"a record longer than {MAX_RECORD_BYTES >> 20} MiB")])
     if b"\n" in line or not line.strip():
-        # No InputError: the evaluator's own `gather` breaks its promise, and changing an input would not help.
+        # Not an InputError: the evaluator's `gather` is wrong, so changing the input would not help.
         raise ValueError(f"{path}: gathered to no line, or to several")
     return line
 
 
 def _content(path: str) -> bytes:
-    """The bytes of a member, unpacked; of one that is too long as many as show it. Raises InputError."""
+    """The bytes of a member, unpacked; one byte more than the limit if it is too long. Raises InputError."""
     if path.endswith(PACKED):
         data = bytearray()
         for piece in _unpacked(path, path, MAX_UNPACKED_BYTES):
             data += piece
             if len(data) > MAX_RECORD_BYTES:
                 break
-        # One byte more than may be is enough to see that it is too long.
+
         return bytes(data[: MAX_RECORD_BYTES + 1])
     try:
         with open_input(path) as stream:
@@ -227,19 +225,19 @@ def _content(path: str) -> bytes:
 def _unpacked(path: str, given: str, most: int) -> Iterator[bytes]:
     """The bytes of standard input or of a packed file (at ``most`` so many), piece by piece. Raises InputError."""
     try:
-        # Standard input has no bound: it is not packed, so nobody sends more than there is.
+        # Standard input needs no limit, since it is not packed.
         yield from _not_too_much(_pieces(path), most if path != "-" else None)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("an input cannot be unpacked", [(given, str(error))]) from error
 
 
 def _not_too_much(pieces: Iterable[bytes], most: int | None) -> Iterator[bytes]:
-    """``pieces`` until they hold ``most`` bytes, or a record nobody would cut. Raises EOFError then."""
+    """``pieces``, up to ``most`` bytes. Raises EOFError beyond that, and for a record that is too long to cut."""
     total = line = 0
     for piece in pieces:
         total += len(piece)
         last = piece.rfind(b"\n")
-        # Counted as it comes: a line without an end would fill the disk before anybody cuts it.
+        # Check lines now: a line without an end would fill the disk before anything cuts it.
         line = line + len(piece) if last < 0 else len(piece) - last
         if most is not None and total > most:
             raise EOFError(f"more than {most:,} bytes unpacked; if they are wanted, raise unpack_bytes")
@@ -259,8 +257,8 @@ def _pieces(path: str) -> Iterator[bytes]:
 
 
 def _unpacked_zstd(path: str) -> Iterator[bytes]:
-    """Frame by frame: the library's own reader takes a file that was cut off for one that ends there."""
-    import zstandard  # only a packed input pays for it
+    """Unpack frame by frame: the library's reader does not notice that a file was cut off."""
+    import zstandard  # import it only for packed inputs
 
     frame = None
     with open_input(path) as packed:
@@ -276,29 +274,29 @@ def _unpacked_zstd(path: str) -> Iterator[bytes]:
         raise EOFError("compressed file ended before its last frame did")
 
 
-# Fifteen digits at most, so that every repeat is below 2^53, where a record's own has to be.
+# Fifteen digits at most, so that every repeat is below 2^53, the limit for a record's repeat.
 _NUMBERED = re.compile(r"(?P<case>.+)[.#](?P<repeat>[0-9]{1,15})", re.DOTALL)
 
 
 def readings(name: str) -> list[tuple[str, int]]:
     """The (case, repeat) that a name without its ending may mean, the likelier first.
 
-    ``v1.5`` is an id as good as any other, so it is that case; failing that, repeat 5 of ``v1``.
+    ``v1.5`` is the case with that id, or else repeat 5 of ``v1``.
     """
     match = _NUMBERED.fullmatch(name)
     return [(name, 0), *([(match["case"], int(match["repeat"]))] if match else [])]
 
 
 def case_of_name(name: str, known: Callable[[str], bool]) -> tuple[str, int] | None:
-    """The first reading whose case is ``known``; None where none is."""
+    """The first reading whose case is ``known``; None if no case is."""
     return next((reading for reading in readings(name) if known(reading[0])), None)
 
 
-# What a file seems to be that cannot be read, by how it begins, so that a message can say what to do with it.
+# The likely kind of an unreadable file, by its first bytes, so that a message can say what to do with it.
 
 HEAD_BYTES = 4096
 
-# Looked through in this order: UTF-32's mark begins with that of UTF-16.
+# The order matters: UTF-32's mark begins with that of UTF-16.
 _ENCODINGS = {
     b"\xff\xfe\0\0": "UTF-32: save the file as UTF-8",
     b"\0\0\xfe\xff": "UTF-32: save the file as UTF-8",
@@ -318,7 +316,7 @@ _DELIMITERS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
 
 
 def file_encoding(head: bytes) -> str | None:
-    """How the file whose first bytes these are is encoded, in words, where no line of it can be read as UTF-8."""
+    """The encoding of a file with these first bytes, in words, if it is not UTF-8; otherwise None."""
     for beginning, words in _ENCODINGS.items():
         if head.startswith(beginning):
             return words
