@@ -1,4 +1,4 @@
-"""Verdicts at any time: confidence sequences for a share, and errors that are spent over a known number of looks."""
+"""Verdicts at any time: confidence sequences for a share, and errors spent over a known number of interim looks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALPHA = 0.025
 """The error allowed on either side."""
 
 _NEAR_ONE = 0.5
-"""The weight of a share t above the one tested goes as (1-t)^(this - 1): most near 1, since collapsed agents repeat."""
+"""A share t above the tested one has the weight (1-t)^(this - 1), which is largest near 1: collapsed agents repeat."""
 
 
 def log_e_above(m: int, n: int, share: float) -> float:
@@ -38,33 +38,33 @@ def log_e_below(m: int, n: int, share: float) -> float:
 def _log_beta(a: float, b: float, x: float) -> float:
     """The log of the incomplete beta function B_x(a, b), which is no longer divided by B(a, b)."""
     regular = beta_cdf(a, b, x)
-    # Underflowed: an e-value of 0 is no evidence, so this can only keep a verdict back.
+    # An underflow makes the e-value 0, which is no evidence, so it can only prevent a verdict.
     if regular <= 0.0:
         return -math.inf
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b) + math.log(regular)
 
 
 def sequence_p_value(m: int, n: int, share: float, alpha: float = ALPHA) -> float:
-    """How surprising ``m`` of ``n`` is if no answer has a probability above ``share``, however often one has looked.
+    """The p-value of ``m`` of ``n`` if no answer has a probability above ``share``, valid after any number of looks.
 
-    The chance that it is ever at most a level is that level at most, for levels up to ``alpha``.
+    The chance that it is ever at or below a level is at most that level, for levels up to ``alpha``.
     """
-    # Beyond 700 the exponential is no double any more.
+    # Beyond 700 the exponential overflows a double.
     return min(1.0, _answers(share, alpha) * math.exp(min(700.0, -log_e_above(m, n, share))))
 
 
 def _answers(share: float, alpha: float) -> float:
-    """By how much the chance of an e-value of 1/alpha grows because the data choose the answer (a union bound).
+    """The factor of the chance of an e-value of 1/alpha because the data choose the answer (a union bound).
 
-    1/share; above one half only one answer can be as probable as ``share``, and what the others add falls by
-    (1-share)/share with each of the runs that an e-value of 1/alpha takes at least.
+    Up to one half it is 1/share. Above, only one answer can be as probable as ``share``. The part of the others falls
+    by (1-share)/share with each of the runs that an e-value of 1/alpha takes at least.
     """
     return 1.0 / share if share <= 0.5 else 1.0 + ((1.0 - share) / share) ** _fewest(alpha)
 
 
 @lru_cache(maxsize=64)
 def _fewest(alpha: float) -> int:
-    """The fewest runs, all alike, whose e-value against one half is 1/alpha; against more it takes no fewer."""
+    """The fewest equal runs with an e-value of 1/alpha against one half; larger shares take at least as many."""
     n = 1
     while log_e_above(n, n, 0.5) < -math.log(alpha):
         n += 1
@@ -74,14 +74,14 @@ def _fewest(alpha: float) -> int:
 def surely_above(m: int, n: int, share: float, alpha: float = ALPHA) -> bool:
     """Whether the commonest answer, seen ``m`` of ``n`` times, has a probability above ``share``.
 
-    The chance that it is ever said wrongly is ``alpha`` at most.
+    The chance that it is ever wrong is at most ``alpha``.
     """
     return log_e_above(m, n, share) >= math.log(_answers(share, alpha) / alpha)
 
 
 def surely_below(m: int, n: int, share: float, alpha: float = ALPHA) -> bool:
-    """Whether it has one below ``share``, said wrongly as rarely."""
-    # Needs no correction: the true mode came at most as often as the one seen most, and the e-value falls with m.
+    """Whether the commonest answer has a probability below ``share``; the chance of ever being wrong is the same."""
+    # This needs no correction: the true mode came at most as often as the observed one, and the e-value falls with m.
     return log_e_below(m, n, share) >= -math.log(alpha)
 
 
@@ -98,7 +98,7 @@ def mode_share_sequence(m: int, n: int, alpha: float = ALPHA) -> tuple[float, fl
 
 @lru_cache(maxsize=65536)
 def rate_sequence(m: int, n: int, alpha: float = ALPHA) -> tuple[float, float]:
-    """Bounds for the chance of what came ``m`` of ``n`` times, 0 <= m <= n, and was chosen beforehand.
+    """Bounds for the chance of an event, chosen beforehand, that came ``m`` of ``n`` times, 0 <= m <= n.
 
     The chance that the lower one is ever above the truth is at most ``alpha``, and the same for the upper one below it.
     """
@@ -108,34 +108,33 @@ def rate_sequence(m: int, n: int, alpha: float = ALPHA) -> tuple[float, float]:
     return low, high
 
 
-# Verdicts that may be looked at after every run up to a known cap: the error is spent over the cap, exactly.
-# A confidence sequence guards against looking for ever. Where at most ``of`` runs will be made, that guard is more
-# than is needed, and the error it saves decides more cases. The count of what has probability p is a binomial walk,
-# so the chance that it ever crosses given limits is a finite sum: the limits are, run by run, the widest whose
-# chance of ever being crossed at the threshold stays within what may be spent by then (Lan and DeMets 1983). So a
-# verdict depends on (m, n, of) alone. docs/reference/vs-stopping.md has the proofs, and what it saves.
+# Verdicts after every run up to a known cap, with the error spent exactly over the cap. A confidence sequence allows
+# any number of looks. With at most ``of`` runs that is more than needed, and spending decides more cases. The count of
+# an event with probability p is a binomial walk, so the chance that it ever crosses given limits is a finite sum. The
+# limits are the widest, run by run, whose chance of ever being crossed at the threshold stays within the error spent so
+# far (Lan and DeMets 1983). So a verdict depends on (m, n, of) alone. docs/reference/vs-stopping.md has the proofs.
 
 MOST_LOOKS = 5000
-"""A cap beyond this is no cap: the limits take time in its square, and a confidence sequence loses little by then."""
+"""The largest cap: limits take time in its square, and beyond it a confidence sequence loses little."""
 _EARLY = 0.3
-"""The part of the error that is spent evenly in the log of the runs, so that plain cases stop soon; the rest goes with
-the cube of the runs, so that most is there at the end, where close cases are decided."""
+"""The part of the error to spend evenly in the log of the runs, so that plain cases stop soon. The rest goes with the
+cube of the runs, so that most of it is left for close cases at the end."""
 _DROPPED = 1e-18
-"""A walk's end of less probability is let go, and counted as error."""
+"""A walk drops end points with less probability, which count as error."""
 
 
 class Walk:
-    """The count of what has probability ``p``, run by run, as long as it has crossed no limit."""
+    """The count of an event with probability ``p``, run by run, as long as it crosses no limit."""
 
     def __init__(self, p: float) -> None:
         self._p = p
-        self.low = 0  # the count that the first of the chances is about
+        self.low = 0  # the count of the first chance
         self.chances = [1.0]
         self.gone = 0.0
-        """The chance that it crossed a limit so far, or was let go."""
+        """The chance that the walk crossed a limit so far, or was dropped."""
 
     def step(self) -> None:
-        """One run more."""
+        """Make one more run."""
         p, q, before = self._p, 1.0 - self._p, self.chances
         self.chances = [a * q + b * p for a, b in zip([*before, 0.0], [0.0, *before], strict=True)]
         while self.chances and self.chances[-1] < _DROPPED:
@@ -149,22 +148,22 @@ class Walk:
 
     @property
     def end(self) -> int:
-        """The first count above all that it may stand at."""
+        """The first count above all possible ones."""
         return self.low + len(self.chances)
 
     def at(self, count: int) -> float:
-        """The chance that it stands at ``count`` now."""
+        """The chance that the count is ``count`` now."""
         index = count - self.low
         return self.chances[index] if 0 <= index < len(self.chances) else 0.0
 
     def stop_from(self, count: int) -> None:
-        """End it where it stands at ``count`` or above."""
+        """Stop the walks at ``count`` or above."""
         keep = max(0, count - self.low)
         self.gone += sum(self.chances[keep:])
         del self.chances[keep:]
 
     def stop_to(self, count: int) -> None:
-        """End it where it stands at ``count`` or below."""
+        """Stop the walks at ``count`` or below."""
         drop = max(0, min(len(self.chances), count + 1 - self.low))
         self.gone += sum(self.chances[:drop])
         del self.chances[:drop]
@@ -200,7 +199,7 @@ def rate_limits(share: float, of: int, alpha: float = ALPHA) -> SpendingLimits:
     for n in range(1, of + 1):
         upper.step()
         room, count = alpha * spent(n, of) - upper.gone, upper.end  # beyond it nothing is left to cross
-        # Never across the threshold itself: such a limit would call a case by less than was wanted of it.
+        # Never cross the threshold itself: such a limit would decide a case that does not reach it.
         while count - 1 > share * n and (more := upper.at(count - 1)) <= room:
             room -= more
             count -= 1

@@ -13,29 +13,29 @@ from evalq.evalcore.naming import shorten
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _LIVE = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
-"""Where a mention of somebody, an address or a link without markup would come alive, after all escaping is undone."""
+"""Positions where a mention, an address or a link without markup would take effect in spite of escaping."""
 LEFT_OUT = "Left out of the numbers"
-"""The heading under which a report names what no number counts."""
+"""A report's heading for things that no number counts."""
 NONE = "N/A"
-"""What stands in a cell that has no value."""
+"""The text of a cell without a value."""
 _EXAMPLES = 3
 _GAP = "\N{ZERO WIDTH SPACE}"
 _DOLLAR = r"<span>\$</span>"
-"""A dollar sign that begins no formula, to forges and notebooks: some look for one in the source, where the backslash
-counts, and some in the page, where it is gone, but no formula reaches from one element into the next."""
+"""A dollar sign that begins no formula in forges and notebooks. Some look for formulas in the source, where the
+backslash counts; others in the page, where it is gone, but there no formula spans two elements."""
 _PATH = re.compile(re.escape(_DOLLAR) + r"(?=[.:]|\\\[)")
-"""The root of a path in JSON, with which a fault begins: alone in its cell, and the backslash will do."""
+"""The root of a JSON path at the beginning of a fault: it is alone in its cell, so the backslash is enough."""
 
 
 def visible(text: str) -> str:
-    """``text`` without what a terminal or an editor would obey instead of show: escapes, returns, reversed writing."""
+    """``text`` without control characters that a terminal or an editor would obey: escapes, returns, reversed text."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def inert(text: str) -> str:
-    """``text`` whose mentions (@everyone) and bare addresses are none: a space of no width stands in each.
+    """``text`` with a space of no width in each mention (@everyone) and bare address, so that they have no effect.
 
-    Forges and chats look for them in what a page shows, where a backslash before a sign is gone.
+    Forges and chats look for them in the shown text, where backslashes are gone.
     """
     return _LIVE.sub(_GAP, text)
 
@@ -43,19 +43,19 @@ def inert(text: str) -> str:
 def escape(text: object) -> str:
     """``text`` as one table cell or line of prose: no markup, HTML or line break of the data's own takes effect."""
     flat = inert(" ".join(str(text).split()))
-    # The backslash first, or it would escape those that are put in for the others.
+    # Replace the backslash first: otherwise it would escape the backslashes added for the other signs.
     for sign in "\\`*_[]|#~":
         flat = flat.replace(sign, "\\" + sign)
     return plain_dollars(flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """A count of things: "1 case", "2,000 cases"; ``many`` is the plural where an s does not make it."""
+    """A count of things: "1 case", "2,000 cases"; ``many`` is the plural if it is not ``one`` with an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def plain_dollars(text: str) -> str:
-    """``text``, escaped otherwise, whose dollar signs are no bounds of formulas."""
+    """``text``, which is escaped otherwise, with dollar signs that begin no formulas."""
     plain = text.replace("$", _DOLLAR)
     return "\\$" + plain[len(_DOLLAR) :] if _PATH.match(plain) else plain
 
@@ -69,12 +69,12 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
 
 
 def percent(share: float | None, missing: str = "-") -> str:
-    """A share with one decimal; ``missing`` where there is none."""
+    """A share with one decimal; ``missing`` without a share."""
     return missing if share is None else f"{100 * share:.1f} %"
 
 
 def percent_between(value: float | None, low: float | None, high: float | None) -> str:
-    """A share with one decimal, and its interval where there is one; `NONE` without a value."""
+    """A share with one decimal, and its interval if there is one; `NONE` without a value."""
     shown = percent(value, NONE)
     return shown if value is None or low is None or high is None else f"{shown} ({100 * low:.1f} to {100 * high:.1f})"
 
@@ -85,7 +85,7 @@ def decimals(value: float | None, digits: int = 3, missing: str = NONE) -> str:
 
 
 def left_out(report: Mapping[str, Json]) -> str:
-    """What the report's numbers leave out, each kind with its count and its first places; empty without any."""
+    """The things that the report's numbers leave out: each kind with count and examples; empty without any."""
     rows: list[tuple[object, ...]] = [
         (
             each.what,
@@ -99,7 +99,7 @@ def left_out(report: Mapping[str, Json]) -> str:
 
 
 def input_faults(report: Mapping[str, Json]) -> str:
-    """What the report leaves out, then the first faults of its input, each with its place; empty without any."""
+    """The things that the report leaves out, then the first faults of its input; empty without any."""
     return "\n".join(filter(None, (left_out(report), _faults(report))))
 
 
@@ -124,7 +124,7 @@ def generic(report: Mapping[str, Json]) -> str:
     """A title, the counts of records, and every number of ``results`` under its key path."""
     records = report["records"]
     counts = ", ".join(f"{records[key]} {key}" for key in ("scored", "unscored", "errors", "dead"))
-    names = ", ".join(escape(given["name"]) for given in report["inputs"])
+    names = ", ".join(escape(source["name"]) for source in report["inputs"])
     rows: list[tuple[object, ...]] = list(_leaves(report["results"]))
     parts = [f"# {escape(report['evaluator'])}\n", f"{names}: {records['total']} records ({counts})\n"]
     parts.append(table(("result", "value"), rows))
@@ -157,19 +157,19 @@ _MAX_REASON = 200
 
 def failed_section(inputs: Iterable[tuple[str, Faults]]) -> dict[str, Json]:
     """``total``, and the first of each input as {"record", "reason"}; ``inputs`` are pairs of name and failed lines."""
-    given = list(inputs)
+    pairs = list(inputs)
     return {
-        "total": sum(failed.total for _, failed in given),
+        "total": sum(failed.total for _, failed in pairs),
         "listed": [
             {"record": location(name, line), "reason": reason}
-            for name, failed in given
+            for name, failed in pairs
             for line, reason in failed.first
         ],
     }
 
 
 def failed_table(section: Mapping[str, Json]) -> list[str]:
-    """The parts of a page about ``failed_section``; none where every record passed."""
+    """The parts of a page about ``failed_section``; none if every record passed."""
     if not section["total"]:
         return []
     rows: list[tuple[object, ...]] = [

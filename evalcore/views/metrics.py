@@ -1,4 +1,4 @@
-"""Metrics: what of a report is watched over time, and how dashboards draw it."""
+"""Metrics: the numbers of a report to watch over time, and how dashboards draw them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ LABELS: Mapping[str, str] = {
     "signal": "the danger signal",
     "tag": "the tag of cases",
 }
-"""Labels a metric may have: sets that an evaluation keeps small. Never a run, a record or a message."""
+"""The labels that a metric may have, each with few values: never a run, a record or a message."""
 
 Scope = Callable[[Mapping[str, Json]], Iterable[tuple[dict[str, str], Json]]]
-"""From a report to the parts of it that a path is followed in, each with the labels that tell it from the others."""
+"""Maps a report to the parts in which to follow a path, each with its labels."""
 
 _NAME = re.compile(r"evalq_[a-z0-9_]*[a-z0-9]")
 _STEP = re.compile(r"(?P<key>[^.{}\[\]]+)?(?:\{(?P<each>\w+)\}|\[(?P<of>[\w,]+)\])?")
 
 
 class MetricSample(msgspec.Struct, frozen=True, order=True):
-    """One value of a metric: ``labels`` in the metric's own order of them."""
+    """One value of a metric, with ``labels`` in the metric's order."""
 
     metric: str
     labels: tuple[str, ...]
@@ -55,13 +55,12 @@ def whole(report: Mapping[str, Json]) -> Iterator[tuple[dict[str, str], Json]]:
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A gauge: its name in Prometheus' form, with ``evalq_`` and the evaluator in front, and where its values stand.
+    """A gauge: its name in Prometheus' form, beginning with ``evalq_`` and the evaluator, and the path to its values.
 
-    ``path`` is of keys and dots from ``results`` on. ``{level}`` in place of a key takes every key of an object and
-    makes it the label; ``[agent,case]`` behind a key takes every element of a list, and those keys of it as labels.
-    What is missing or null has no sample; false and true are 0 and 1. ``states`` gives numbers to texts: (text,
-    number). Of more than ``most`` samples the highest are kept. ``recent`` says of how many runs the values are shown
-    side by side.
+    ``path`` has keys and dots from ``results`` on. ``{level}`` in place of a key takes every key of an object as the
+    label; ``[agent,case]`` after a key takes every element of a list, with these keys of it as labels. A missing value
+    or null has no sample; false and true are 0 and 1. ``states`` gives numbers to texts: (text, number). If there are
+    more than ``most`` samples, the highest stay. ``recent`` is the number of runs to show side by side.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Metric(msgspec.Struct, frozen=True):
     recent: int = 0
 
     def __post_init__(self) -> None:
-        """A declaration that cannot be exported is a mistake of its writer, found when it is imported."""
+        """Check the declaration at import, since only its author can correct it."""
         unknown = set(self.labels) - set(LABELS)
         if not _NAME.fullmatch(self.name) or unknown:
             raise ValueError(f"metric {self.name!r}: a wrong name, or labels that are not allowed: {sorted(unknown)}")
@@ -84,14 +83,14 @@ class Metric(msgspec.Struct, frozen=True):
 
     def samples(self, report: Mapping[str, Json]) -> list[MetricSample]:
         """The values in a report, sorted by labels."""
-        found = (
+        samples = (
             MetricSample(self.name, tuple(labels[name] for name in self.labels), value)
-            for given, part in self.scope(report)
-            for labels, leaf in _follow(part, self.path.split("."), given)
+            for scope_labels, part in self.scope(report)
+            for labels, leaf in _follow(part, self.path.split("."), scope_labels)
             if (value := self._number(leaf)) is not None
         )
-        # By labels, too: which of several equal values are kept must not depend on their order in the report.
-        return sorted(heapq.nlargest(self.most, found, key=lambda s: (s.value, s.labels)) if self.most else found)
+        # Order by labels, too: the choice among equal values must not depend on their order in the report.
+        return sorted(heapq.nlargest(self.most, samples, key=lambda s: (s.value, s.labels)) if self.most else samples)
 
     def _number(self, leaf: Json) -> float | None:
         if isinstance(leaf, str):
@@ -100,12 +99,12 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 def samples(metrics: Iterable[Metric], report: Mapping[str, Json]) -> list[MetricSample]:
-    """What all ``metrics`` show of a report (report.json's content)."""
+    """The samples of all ``metrics`` in a report (report.json's content)."""
     return [sample for metric in metrics for sample in metric.samples(report)]
 
 
 def _follow(value: Json, steps: list[str], labels: dict[str, str]) -> Iterator[tuple[dict[str, str], Json]]:
-    """(labels, leaf) of every place that the steps lead to."""
+    """(labels, leaf) for every value to which the steps lead."""
     if not steps:
         yield labels, value
         return
@@ -125,23 +124,23 @@ def _follow(value: Json, steps: list[str], labels: dict[str, str]) -> Iterator[t
         yield from _follow(value, rest, labels)
 
 
-# How an evaluator's gauges are to be looked at: panels, as declarations that a dashboard is generated from.
+# Panels for an evaluator's gauges: declarations from which a dashboard is generated.
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """From ``value`` on (None: from the lowest) what is shown is good, doubtful or bad."""
+    """The state of values from ``value`` on (None: from the lowest): good, doubtful or bad."""
 
     value: float | None
     state: Literal["good", "doubtful", "bad"]
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """What a panel draws: a metric, one series for each value of the labels in ``by``, the others put together.
+    """A metric in a panel: one series for each value of the labels in ``by``, combined over the other labels.
 
-    ``where`` holds the series to (label, value) pairs. ``legend`` names a series, with ``{label}`` for a label's value.
-    ``recent`` draws the values of the last runs (`Metric.recent`) instead of the newest. ``beside`` is a metric whose
-    label sets are shown as not applicable where ``metric`` has no value for them. A plot whose metric has another unit
-    than its panel has ``thresholds`` of its own.
+    ``where`` selects series by (label, value) pairs. ``legend`` names a series, with ``{label}`` for a label's value.
+    ``recent`` draws the values of the last runs (`Metric.recent`) instead of the newest. ``beside`` is a metric: if
+    ``metric`` has no value for one of its label sets, the panel shows "not applicable". A plot whose metric has another
+    unit than its panel needs ``thresholds``.
     """
 
     metric: str
@@ -157,9 +156,9 @@ class Plot(msgspec.Struct, frozen=True):
 class Panel(msgspec.Struct, frozen=True):
     """One panel. ``kind``: stat (a number), gauge (one on its range), bars, lines (over time), table, status (words).
 
-    ``thresholds`` begin with the one from None and rise; ``range`` is where values lie. ``overview`` panels are shown
-    on the first page as well as on the evaluator's own. ``width`` is in columns of 24. ``words`` (number, text) puts a
-    state into other words than the report's, where those would mislead under the panel's title.
+    ``thresholds`` begin with the one from None and rise; ``range`` bounds the values. ``overview`` panels are on the
+    first page, too. ``width`` is in columns of 24. ``words`` (number, text) replaces the report's words for a state, if
+    these would mislead under the panel's title.
     """
 
     title: str
@@ -175,7 +174,7 @@ class Panel(msgspec.Struct, frozen=True):
 
 
 def panel_faults(evaluator: str, metrics: Iterable[Metric], panels: Iterable[Panel]) -> Iterator[str]:
-    """What is wrong with an evaluator's declarations, a sentence each; nothing when they fit together."""
+    """A sentence for each fault in an evaluator's declarations."""
     declared: dict[str, Metric] = {}
     prefix = f"evalq_{evaluator.replace('-', '_')}_"
     for metric in metrics:
