@@ -1,4 +1,4 @@
-"""A gate's policy: what a candidate has to keep, as its author writes it."""
+"""A gate's policy: the demands that a candidate must keep, as in a policy file."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Tier = Literal["critical", "supporting", "advisory"]
 """critical blocks, supporting warns, advisory is shown."""
 
 CHANGES = ("max_drop", "max_relative_drop", "max_rise", "max_relative_rise")
-"""The bounds of a change, each the key of a policy."""
+"""The keys of a policy that bound a change."""
 _BOUNDS = ("min", "max", *CHANGES, "equals", "per_case")
 
 
 def _finite(value: float) -> float:
-    # NaN is neither below nor above anything: how a comparison is written would decide a demand by it.
+    # Comparisons with NaN are always false, so it would decide a demand by the direction of the comparison.
     if not math.isfinite(value):
         raise PydanticCustomError("finite", "a finite number is needed")
     return value
 
 
 def _no_bool(value: object) -> object:
-    # YAML's yes and true are 1 to Python: as a drop that is the whole scale, which lets everything pass.
+    # YAML's true is 1 in Python, which as a drop is the whole scale: every run would pass.
     if isinstance(value, bool):
         raise PydanticCustomError("number", "a number is needed, not true or false")
     return value
@@ -39,7 +39,7 @@ _Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
 
 
 def _above_zero(value: float) -> float:
-    # GATE 6: no number of answers excludes every fall, so that such a demand could never be GO.
+    # GATE 6: no number of answers excludes every fall, so such a demand could never be GO.
     if value <= 0:
         raise PydanticCustomError(
             "margin",
@@ -56,23 +56,23 @@ _Count = Annotated[int, BeforeValidator(_no_bool)]
 
 def _day(value: str) -> str:
     try:
-        # In one form, as days are compared as texts: 20301231 is a day as well, and sorts behind all of 2030.
+        # Normalise the form, since days are compared as texts: 20301231 is a day, too, and sorts after all of 2030.
         return date.fromisoformat(value).isoformat()
     except ValueError:
         raise PydanticCustomError("day", "a day is needed, such as 2030-12-31") from None
 
 
 class PassK(Params):
-    """The least that a chance over ``k`` further answers of a case may be."""
+    """The least chance over ``k`` further answers of a case."""
 
     k: _Count = Field(ge=1, le=1000)
     min: float = Field(gt=0, lt=1)
 
 
 class CaseDemand(NamedTuple):
-    """What a case has to keep: that an answer passes with a probability of at least ``share``.
+    """A demand on each case: an answer passes with a probability of at least ``share``.
 
-    ``number`` is what the policy asks for, over ``k`` answers: fewer cannot tell. ``demand`` says it in words.
+    ``number`` is the policy's number, over ``k`` answers: fewer cannot decide it. ``demand`` says it in words.
     """
 
     number: Literal["passes", "pass@", "pass^"]
@@ -105,19 +105,19 @@ class PerCase(Params):
 
     @property
     def demands(self) -> tuple[CaseDemand, ...]:
-        """Each by itself, as the probability of a pass that it comes to."""
-        found = []
+        """Each demand as the probability of a pass that it needs."""
+        demands = []
         if self.min_passes is not None and self.of is not None:
             words = f"every case passes {self.min_passes} of {self.of}"
-            found.append(CaseDemand("passes", 1, self.min_passes / self.of, words))
+            demands.append(CaseDemand("passes", 1, self.min_passes / self.of, words))
         if (at := self.pass_at_k) is not None:
-            # 1 - (1 - min) ** (1 / k), without the digits that would cancel where it is small.
+            # 1 - (1 - min) ** (1 / k), without cancellation for small values.
             share = -math.expm1(math.log1p(-at.min) / at.k)
-            found.append(CaseDemand("pass@", at.k, share, f"pass@{at.k} of every case at least {at.min:.4g}"))
+            demands.append(CaseDemand("pass@", at.k, share, f"pass@{at.k} of every case at least {at.min:.4g}"))
         if (hat := self.pass_hat_k) is not None:
             share = math.exp(math.log(hat.min) / hat.k)
-            found.append(CaseDemand("pass^", hat.k, share, f"pass^{hat.k} of every case at least {hat.min:.4g}"))
-        return tuple(found)
+            demands.append(CaseDemand("pass^", hat.k, share, f"pass^{hat.k} of every case at least {hat.min:.4g}"))
+        return tuple(demands)
 
 
 class Gate(Params):
@@ -148,21 +148,21 @@ class Gate(Params):
 
     @property
     def run(self) -> str:
-        """Whose number it is: a name in the suite, or an evaluator's."""
+        """The run with the number: its name in the suite, or its evaluator's."""
         return self.metric[: self._end]
 
     @property
     def path(self) -> str:
-        """Where the number stands in that run's results."""
+        """The number's path in that run's results."""
         return self.metric[self._end + 1 :]
 
     def measure_in(self, measures: Iterable[Measure]) -> Measure | None:
-        """Which of a run's ``measures`` it is about; None for another number of the results."""
+        """The measure in a run's ``measures`` that it bounds; None for another number of the results."""
         return next((each for each in measures if each.name == self.path), None)
 
     @property
     def _end(self) -> int:
-        # What is chosen of a matrix may have points: support[temperature=0.2].pass_rate
+        # Values of a matrix may contain points: support[temperature=0.2].pass_rate
         first = self.metric.find(".")
         return self.metric.find(".", self.metric.find("]")) if "[" in self.metric[:first] else first
 
@@ -173,7 +173,7 @@ class Gate(Params):
 
     @property
     def about_mean(self) -> bool:
-        """Whether it demands anything of a measure's mean over cases, and not of single ones alone."""
+        """Whether it has a demand on a measure's mean over cases, not only on single cases."""
         return self.compares or any(each is not None for each in (self.min, self.max, self.equals))
 
 
@@ -228,7 +228,7 @@ class Policy(Params):
 
     @property
     def by_case(self) -> bool:
-        """Whether anything in it is about single cases, so that their history matters."""
+        """Whether it has a demand on single cases, so that their history matters."""
         return bool(self.quarantine) or any(gate.per_case is not None for gate in self.gates)
 
     @model_validator(mode="after")
