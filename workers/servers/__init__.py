@@ -1,1 +1,1 @@
-"""Servers, whatever they are used for: reaching one by its URL, what its errors mean, and telling of trouble."""
+"""Servers: reaching one by its URL, classifying its errors, logging lasting trouble, and listening sockets."""

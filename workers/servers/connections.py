@@ -1,4 +1,4 @@
-"""Reaching a Redis or Valkey at its address, telling why it cannot be reached, and waiting for it."""
+"""Reaching a Redis or Valkey at its address, explaining why it cannot be reached, and waiting for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evalq.workers.address import Address
 from evalq.workers.servers.errors import Unusable, explained
 from evalq.workers.settings import Settings
 
-# A peer that is cut off (packets dropped, not refused) is noticed within about 15 s, on idle connections too.
+# Notice a peer that is cut off (packets dropped, not refused) within about 15 s, on idle connections, too.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
 _KEEPALIVE: dict[str, Any] = {
     "socket_keepalive": True,
@@ -31,25 +31,24 @@ _KEEPALIVE: dict[str, Any] = {
 
 
 class _RedisPool(redis.ConnectionPool):
-    """Connections of which none is used again that was left between a command and its answer.
+    """A pool that closes connections left between a command and its reply.
 
-    Ctrl-C comes at any line of the client's code. What is sent on such a connection next would get the answer of the
-    command before: the pool asks whether unread data is there, and an answer may still be under way.
+    Ctrl-C may come at any line of the client's code. The next command on such a connection would get the reply of the
+    one before: the pool checks only for unread data, and the reply may still be under way.
     """
 
     def release(self, connection: Any) -> None:
-        """Take a connection back; where an interrupt ends the command, as a closed one."""
-        # Called from a `finally`, in which what ends the block is the exception at hand. Errors of the server are
-        # answers that were read to their end, and those of the connection have closed it.
+        """Take a connection back; close it if an interrupt ended the command."""
+        # Called from a `finally`, where the current exception is the one that ends the block. After an error of the
+        # server, its reply was read completely; an error of the connection has closed it.
         ending = sys.exc_info()[1]
         if ending is not None and not isinstance(ending, Exception):
             connection.disconnect()
         super().release(connection)
 
 
-def _told_of_itself() -> dict[str, Any]:
-    """What redis-py tells the server of itself: else it looks its own version up in its metadata for each connection,
-    which takes 3 ms."""
+def _driver_info() -> dict[str, Any]:
+    """redis-py's own name and version for the server: otherwise it reads its metadata for each connection (3 ms)."""
     try:
         from redis.driver_info import DriverInfo
     except ImportError:  # before redis-py 7
@@ -61,22 +60,23 @@ _MODES = {
     "cluster": "it is in cluster mode, and evalq needs one server that has all keys: set cluster-enabled to no",
     "sentinel": "it is a Sentinel, which keeps no data: give the address of the primary that it watches",
 }
-# By EVAL_RO an exporter that may only read takes its snapshots.
+# An exporter with read-only rights takes its snapshots by EVAL_RO.
 _NEEDED = "evalq needs Redis 7.0 or any Valkey"
 
 
 def _usable(connection: Any) -> dict[str, str]:
-    """Begin a connection as redis-py does, and refuse a server that evalq cannot use: at each connection, since an
-    address may lead to another server than before. Returns what it says of itself. Raises Unusable.
+    """Begin a connection as redis-py does, and check that evalq can use the server; returns the server's facts.
+
+    At each connection, since an address may lead to another server than before. Raises Unusable.
     """
     try:
         connection.on_connect()
-        told = getattr(connection, "handshake_metadata", None) or _hello(connection)
+        reply = getattr(connection, "handshake_metadata", None) or _hello(connection)
     except redis.ResponseError as error:
         if re.search("unknown command.*HELLO", str(error), re.IGNORECASE):
             raise Unusable(f"it does not know HELLO, as no Redis before 6.0 does: {_NEEDED}") from error
         raise
-    facts = {_text(name): _text(value) for name, value in told.items()}
+    facts = {_text(name): _text(value) for name, value in reply.items()}
     mode, version = facts.get("mode", ""), facts.get("version", "")
     if mode in _MODES:
         raise Unusable(_MODES[mode])
@@ -86,18 +86,18 @@ def _usable(connection: Any) -> dict[str, str]:
 
 
 def _primary(connection: Any) -> None:
-    """The same, and refuse a replica: not at each connection, since one that was a primary may become it again, and
-    workers are to notice that at once. Raises ReadOnlyError.
+    """The same, and refuse a replica. Not at each connection: a former primary may become it again, and workers must
+    notice that at once. Raises ReadOnlyError.
     """
     if _usable(connection).get("role", "master") != "master":
         raise redis.ReadOnlyError("evalq needs its primary")
 
 
 def _hello(connection: Any) -> dict[Any, Any]:
-    """What a server says of itself, to a redis-py that does not ask it."""
+    """The server's reply to HELLO, for versions of redis-py that do not keep it."""
     connection.send_command("HELLO")
-    found = connection.read_response()
-    return found if isinstance(found, dict) else dict(zip(found[0::2], found[1::2], strict=True))
+    reply = connection.read_response()
+    return reply if isinstance(reply, dict) else dict(zip(reply[0::2], reply[1::2], strict=True))
 
 
 def _text(value: Any) -> str:
@@ -105,7 +105,7 @@ def _text(value: Any) -> str:
 
 
 def arguments(address: Address, answer_seconds: float, connect_seconds: float) -> dict[str, Any]:
-    """What redis-py's connections are made with: those of the ledger, and of kombu, so that both reach one place.
+    """Arguments of redis-py's connections, the same for the ledger and for kombu, so that both reach one server.
 
     Raises ConfigError for a server of another kind.
     """
@@ -119,7 +119,7 @@ def arguments(address: Address, answer_seconds: float, connect_seconds: float) -
         "socket_connect_timeout": min(answer_seconds, connect_seconds),
         "health_check_interval": 10,
         "redis_connect_func": _usable,
-        **_told_of_itself(),
+        **_driver_info(),
     }
     if address.path:
         return given | {"connection_class": redis.UnixDomainSocketConnection, "path": address.path}
@@ -138,14 +138,14 @@ def arguments(address: Address, answer_seconds: float, connect_seconds: float) -
 
 
 def connect(address: Address, settings: Settings, patience: float = 30.0, *, again: bool = True) -> redis.Redis:
-    """A client of the Redis or Valkey at ``address``, reached once; each answer may take ``patience`` seconds.
+    """A client of the Redis or Valkey at ``address``, after one probe; each reply may take ``patience`` seconds.
 
-    Without ``again`` a command that fails is not tried again by the client itself. A server that answers, but can do
-    no work just now (it is loading, say), is reached.
-    Raises BrokerUnreachable when nothing answers within ``connect_seconds``, or a replica does, ServerRefused for a
-    wrong password, missing rights or a server that evalq cannot use, ConfigError for one of another kind.
+    Without ``again``, the client does not retry failed commands. A server that answers, but cannot work now (such as
+    while it loads), passes the probe. Raises BrokerUnreachable if nothing answers within ``connect_seconds``, or a
+    replica does; ServerRefused for a wrong password, missing rights or a server that evalq cannot use; ConfigError for
+    a server of another kind.
     """
-    # Asked once before use, so that a wrong host or password is reported here and not by whichever command comes first.
+    # Probe before use, so that a wrong host or password is reported here and not by the first command.
     trouble = probe(address, settings, min(patience, settings.connect_seconds))
     cause = trouble.__cause__ if trouble is not None else None
     if trouble is not None and (isinstance(trouble, ServerRefused) or not _answered(cause) or _is_replica(cause)):
@@ -154,7 +154,7 @@ def connect(address: Address, settings: Settings, patience: float = 30.0, *, aga
 
 
 def probe(address: Address, settings: Settings, seconds: float) -> EvalqError | None:
-    """Why the Redis or Valkey at ``address`` cannot be worked with now; None when it answers in time.
+    """Why evalq cannot work with the Redis or Valkey at ``address`` now; None if it answers in time.
 
     Raises ConfigError for a server of another kind.
     """
@@ -173,22 +173,22 @@ def probe(address: Address, settings: Settings, seconds: float) -> EvalqError | 
 
 
 def refuse_unusable(address: Address, settings: Settings) -> None:
-    """Raise ServerRefused for a Redis or Valkey that evalq cannot use; all else of it is for whoever works with it."""
+    """Raise ServerRefused for a Redis or Valkey that evalq cannot use; ignore other errors of it."""
     trouble = probe(address, settings, settings.connect_seconds) if address.is_redis else None
     if trouble is not None and isinstance(trouble.__cause__, Unusable):
         raise trouble
 
 
 def _unreached(error: BaseException, address: Address) -> str:
-    """That no server could be talked to there, and why."""
+    """The message for a server that does not answer, with the reason."""
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-        # It is there, and asking it again makes nothing better; what Python accepts depends on its version, too.
+        # The server is there, and retrying does not help; what Python accepts depends on its version, too.
         return f"the certificate of the server at {address} is not accepted: {error} (see SECURITY.md on rediss://)"
     return f"no server answers at {address}: {error}"
 
 
 def _answered(error: BaseException | None) -> bool:
-    """Whether it was the server itself that said what is wrong."""
+    """Whether the server itself reported the error."""
     away = (redis.ConnectionError, redis.TimeoutError, OSError)
     return isinstance(error, redis.BusyLoadingError) or not isinstance(error, away)
 
@@ -206,7 +206,7 @@ def _client(
     return redis.Redis.from_pool(_RedisPool(**given))
 
 
-# -- trouble that lasts: logged once, then every half minute, and when it is over ------------------
+# -- lasting trouble: logged once, then every half minute, and when it is over ---------------------
 
 AGAIN_SECONDS = 30.0
 _POLL_SECONDS = 1.0
@@ -216,18 +216,18 @@ class Complaint:
     """One kind of trouble with one server."""
 
     def __init__(self, log: logging.Logger, server: str) -> None:
-        """``server`` is what a person calls it."""
+        """``server`` is the server's name in the log."""
         self._log = log
         self._server = server
         self._since: float | None = None
-        self._said_at = 0.0
+        self._logged_at = 0.0
 
     def report(self, error: BaseException) -> None:
-        """The trouble is there (still): a line at first and every AGAIN_SECONDS."""
+        """Log an error, at first and then every AGAIN_SECONDS."""
         now = time.monotonic()
-        if self._since is None or now - self._said_at >= AGAIN_SECONDS:
+        if self._since is None or now - self._logged_at >= AGAIN_SECONDS:
             so_far = f", for {now - self._since:.0f} s now" if self._since is not None else ""
-            self._said_at = now
+            self._logged_at = now
             self._log.warning("waiting: %s%s", explained(error, self._server), so_far)
         self._since = self._since or now
 
@@ -239,7 +239,7 @@ class Complaint:
 
 
 def until_reached(settings: Settings, log: logging.Logger, wanted: Callable[[], bool]) -> bool:
-    """Wait for the ledger's server as long as ``wanted``; whether it answers. Raises ServerRefused, ConfigError."""
+    """Wait for the ledger's server while ``wanted``; returns whether it answers. Raises ServerRefused, ConfigError."""
     complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
     while (trouble := probe(settings.ledger_address, settings, settings.connect_seconds)) is not None:
         if isinstance(trouble, ServerRefused):

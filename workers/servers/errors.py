@@ -1,6 +1,6 @@
-"""What an error of a server means: something that passes, which is waited for, or something that somebody must change.
+"""Errors of servers as evalq's own: those that pass by themselves, and those that a person must fix.
 
-Whatever redis, kombu and amqp raise becomes one of evalq's own errors here, with the server's name and in words.
+They name the server and explain the errors of redis, kombu and amqp in words.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from evalq.evalcore.errors import BrokerUnreachable, EvalqError, ServerRefused
 
 
 class Unusable(redis.RedisError):
-    """A server that evalq cannot work with as it is, and what to do about it."""
+    """A server that evalq cannot work with as it is, and the remedy."""
 
 
 SERVER_ERRORS = (redis.RedisError, KombuError, AMQPError, ConnectionError, TimeoutError)
-"""What the client libraries raise, and what sockets do."""
+"""Errors of the client libraries and of sockets."""
 
 PASSING: Mapping[str, str] = {
     "OOM": "is full (OOM)",
@@ -36,7 +36,7 @@ PASSING: Mapping[str, str] = {
     "UNBLOCKED": "changed its role (UNBLOCKED)",
     "NOSCRIPT": "has just forgotten its scripts (NOSCRIPT)",
 }
-"""Codes of Redis and Valkey for what may be over by itself, in words."""
+"""Codes of Redis and Valkey for errors that may pass by themselves, in words."""
 
 _REFUSED: Mapping[str, str] = {
     "NOPERM": "give this user the rights in deploy/redis/users.acl",
@@ -60,26 +60,26 @@ _CODE_OF: Mapping[type, str] = {
     kinds.MovedError: "MOVED",
     kinds.ClusterCrossSlotError: "CROSSSLOT",
 }
-"""Classes whose message lacks the code, since redis-py has cut it off."""
+"""Classes whose message lacks the code, since redis-py cuts it off."""
 
 _PIPELINED = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
 _SCRIPT = re.compile(r",? script: .{0,60}on @user_script.*", re.DOTALL)
 _IN_SCRIPT: Mapping[str, re.Pattern[str]] = {
-    # Valkey and Redis 7.0: what a script's user may not do has no code of its own.
+    # Valkey and Redis 7.0: missing rights of a script's user have no code.
     "NOPERM": re.compile(r"ACL failure in script|The user executing the script can't "),
-    # Nor have the answers of a cluster's node, which commands outside scripts get with a code.
+    # Nor have replies of a cluster's node; outside scripts, they have a code.
     "MOVED": re.compile(r"Script attempted to access (a non local key|keys that )"),
     "CLUSTERDOWN": re.compile(r"Script attempted to execute a (write )?command while the cluster is down"),
 }
-"""Codes of what servers say of a script's commands without one."""
+"""Codes for errors of commands in scripts that have no code."""
 _CODE = re.compile(r"^-?([A-Z]{2,}) ")
 _SHOWN = 200
 
 
 def explained(error: BaseException, server: str) -> EvalqError:
-    """An error of a client library as evalq's own: BrokerUnreachable for what passes, ServerRefused for the rest.
+    """An error of a client library as evalq's own: BrokerUnreachable if it passes by itself, otherwise ServerRefused.
 
-    ``server`` is what a person calls the server, its URL without passwords included.
+    ``server`` is the server's name for users, including its URL without passwords.
     """
     if isinstance(error, EvalqError):
         return error
@@ -88,36 +88,36 @@ def explained(error: BaseException, server: str) -> EvalqError:
         error = cause
     if isinstance(error, Unusable):
         return ServerRefused(f"{server} cannot be used: {error}")
-    said = _said(error)
+    text = _server_text(error)
     # Before `_away`: redis-py derives these from its ConnectionError, but waiting does not make a password right.
     if isinstance(error, (kinds.AuthenticationError, kinds.AuthorizationError)):
-        return ServerRefused(f"{server} refuses this user and password: {said}; {_REFUSED['WRONGPASS']}")
-    code = _code(error, said)
+        return ServerRefused(f"{server} refuses this user and password: {text}; {_REFUSED['WRONGPASS']}")
+    code = _code(error, text)
     if code in PASSING:
-        return BrokerUnreachable(f"{server} {PASSING[code]}: {said}")
+        return BrokerUnreachable(f"{server} {PASSING[code]}: {text}")
     if _away(error):
-        return BrokerUnreachable(f"{server} does not answer: {said}")
+        return BrokerUnreachable(f"{server} does not answer: {text}")
     if isinstance(error, (AccessRefused, NotAllowed)):
-        return ServerRefused(f"{server} refuses this user: {said}; check the user's rights and the URL's virtual host")
-    return ServerRefused(f"{server} refuses what evalq asks of it: {said}; {_REFUSED.get(code, _OTHERWISE)}")
+        return ServerRefused(f"{server} refuses this user: {text}; check the user's rights and the URL's virtual host")
+    return ServerRefused(f"{server} refuses what evalq asks of it: {text}; {_REFUSED.get(code, _OTHERWISE)}")
 
 
 def _away(error: BaseException) -> bool:
-    """Whether nothing answers, for now."""
+    """Whether nothing answers at present."""
     redis_away = (kinds.ConnectionError, kinds.TimeoutError)
     rabbit_away = (RecoverableConnectionError, RecoverableChannelError, OperationalError)
     return isinstance(error, (*redis_away, *rabbit_away, OSError))
 
 
-def _code(error: BaseException, said: str) -> str:
-    in_script = (code for code, words in _IN_SCRIPT.items() if words.match(said))
+def _code(error: BaseException, text: str) -> str:
+    in_script = (code for code, pattern in _IN_SCRIPT.items() if pattern.match(text))
     if known := _CODE_OF.get(type(error)) or next(in_script, ""):
         return known
-    found = _CODE.match(said)
-    return found[1] if found else ""
+    match = _CODE.match(text)
+    return match[1] if match else ""
 
 
-def _said(error: BaseException) -> str:
-    """The server's own words: one line, without what redis-py and scripts add."""
+def _server_text(error: BaseException) -> str:
+    """The server's own message on one line, without additions of redis-py and scripts."""
     text = _PIPELINED.sub("", str(error)) or type(error).__name__
     return " ".join(_SCRIPT.sub("", text).split())[:_SHOWN].rstrip(". ")

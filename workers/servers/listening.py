@@ -8,18 +8,18 @@ from http.server import HTTPServer
 from socketserver import ThreadingMixIn
 
 HERE = "localhost"
-"""This machine alone, by whichever of its own addresses it has."""
+"""This machine alone, by its loopback address of either kind."""
 EVERYWHERE = "*"
 """Every address of this machine, of either kind."""
 _BACKLOG = 128
 _OTHER_KIND = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
-"""What a machine without IPv4, or without IPv6, says of an address of that kind."""
+"""Errors of a machine without IPv4 or without IPv6 for an address of that kind."""
 
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens at ``host`` (a name, an address, `HERE` or `EVERYWHERE`); port 0 is a free one.
 
-    Of several addresses of a name it is the first that this machine has. Raises OSError, of the first where none does.
+    If a name has several addresses, it takes the first that this machine has. Raises OSError.
     """
     refused: OSError | None = None
     for family, address in _addresses(host, port):
@@ -29,13 +29,13 @@ def listen(host: str, port: int) -> socket.socket:
         except OSError as error:
             refused = refused or error
             if error.errno not in _OTHER_KIND:
-                break  # the port is taken, say: at another address nobody would look for it
+                break  # such as a taken port: nobody would look for it at another address
     raise refused or OSError(errno.EADDRNOTAVAIL, "no such address")
 
 
 def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     if host == EVERYWHERE:
-        return [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 - who says so means it
+        return [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 - as the user asked
     if host == HERE:
         return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
     bare = host.removeprefix("[").removesuffix("]")
@@ -44,25 +44,25 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
 
 
 class Listening(ThreadingMixIn, HTTPServer):
-    """A server of HTTP at what `listen` gives. ``server_address`` holds what was asked for until it is bound.
+    """An HTTP server on a socket of `listen`. Until it is bound, ``server_address`` is the requested address.
 
-    Each request has a thread: one that waits for a slow server must not make others wait.
+    Each request has its own thread, so that a slow one does not block others.
     """
 
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Take a socket that listens. Raises OSError."""
-        self.socket.close()  # made for a kind of address that this machine may not have
+        """Bind the listening socket. Raises OSError."""
+        self.socket.close()  # the library's socket, of a kind of address that this machine may not have
         host, port = self.server_address[:2]
         self.socket = listen(str(host), int(port))
         self.server_address = self.socket.getsockname()
-        # Not the host's full name, for which the library would ask a name server.
+        # Not the host's full name: for that, the library asks a name server.
         host, port = self.server_address[:2]
         self.server_name, self.server_port = str(host), int(port)
 
     def server_activate(self) -> None:
-        """It listens already."""
+        """Do nothing: the socket listens already."""
 
     @property
     def netloc(self) -> str:
