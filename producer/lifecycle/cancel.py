@@ -1,4 +1,4 @@
-"""Ending a run from outside: on its servers, and in its folder where that is here."""
+"""Cancelling or pausing a run from another process: on its servers, and in its folder if that is here."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _POLL_SECONDS = 0.1
 
 
 def close(servers: Servers, run: str, state: RunState) -> str | None:
-    """Close a run on the servers, in its calls and in its evaluation; the state it is in then, None without servers.
+    """Close a run's calls and evaluation on the servers; returns its state then, None without servers.
 
-    "gone" where the ledger does not know it.
+    "gone" if the ledger does not know it.
     """
     if not servers.named:
         return None
     reason = f"by evalq {'cancel' if state == 'cancelled' else 'pause'}"
-    # A live sweep is known by its calls, then by its evaluation: one of them may be gone.
+    # The ledger knows a live sweep by its calls, then by its evaluation: one of them may be gone.
     sweeps = [run, *servers.sweeps.judge_sweeps(run)]
-    found = {*(servers.sweeps.close(each, state, reason) for each in sweeps), servers.runs.close(run, state, reason)}
-    found -= {"gone"}
-    return str(state if state in found else min(found, default="gone"))
+    states = {*(servers.sweeps.close(each, state, reason) for each in sweeps), servers.runs.close(run, state, reason)}
+    states -= {"gone"}
+    return str(state if state in states else min(states, default="gone"))
 
 
 def close_elsewhere(servers: Servers, run: str | None, state: RunState) -> bool:
-    """Close a run whose folder is not here; False for one that is to be found here. Raises UsageError."""
+    """Close a run whose folder is elsewhere; False if its folder is here. Raises UsageError."""
     if run is None or not elsewhere(run, servers):
         return False
     now = close(servers, run, state)
@@ -46,21 +46,19 @@ def close_elsewhere(servers: Servers, run: str | None, state: RunState) -> bool:
 
 
 def refuse_unnamed(servers: Servers, folder: RunFolder, state: str | None, what: str) -> None:
-    """Raise UsageError where the server that a run is on is not the one that was asked: a note in its folder stops
-    nobody who computes or calls for it.
-    """
+    """Raise UsageError if the run is on another server than the named one: its workers would go on."""
     from evalq.producer.servers import named_servers
 
     server = folder.info().server
     if state in (None, "gone") and server not in ("", named_servers(servers.settings)):
         raise UsageError(
-            f"{folder.path}: this run is on another server than was asked: evalq {what} {folder.named(server)} "
+            f"{folder.path}: this run is on another server than the one named: evalq {what} {folder.named(server)} "
             "(where that is gone for good, remove the folder)"
         )
 
 
 def note_ending(folder: RunFolder, state: RunState) -> bool:
-    """Say in the folder how the run ended, unless a process drives it: that one says so at its next look."""
+    """Note the run's end in its folder, unless a process drives it: that one notes it after its next poll."""
     if not folder.begun:
         raise UsageError(f"{folder.path}: this run is gone: it ended on faulty input; fix that, and start it again")
     with folder.driving() as free:
@@ -70,9 +68,9 @@ def note_ending(folder: RunFolder, state: RunState) -> bool:
 
 
 def end_here(folder: RunFolder, info: RunInfo) -> None:
-    """Cancel a run that no server knows which is named: whoever drives it on this host is ended, one after the other.
+    """Cancel a run that the named servers do not know: end its drivers on this host, one after the other.
 
-    A command that waits for a driver drives next.
+    A command that waits for a driver would drive next.
     """
     with folder.cancelling():
         _end_drivers(folder, info)
@@ -83,7 +81,7 @@ def _end_drivers(folder: RunFolder, info: RunInfo) -> None:
     sent: set[str] = set()
     while not note_ending(folder, "cancelled"):
         by = folder.driver()
-        # Only a run without a server of its own: whoever drives another one is told by its ledger.
+        # Only for a run without a server: other drivers see it in their ledger.
         mine = not info.server and may_follow("cancelled", info.state)
         if by and by not in sent and not (mine and interrupt_holder(folder.path / LOCK)):
             raise AlreadyRunning(info.run, f"{by}: end that one with Ctrl-C, or name its server with --broker URL")
@@ -94,10 +92,10 @@ def _end_drivers(folder: RunFolder, info: RunInfo) -> None:
 
 
 def await_driver(folder: RunFolder) -> None:
-    """The run's driver sees at its next look that it was cancelled, and says so in the folder."""
+    """Wait until the run's driver sees at its next poll that it was cancelled, and notes it in the folder."""
     deadline = time.monotonic() + _DRIVER_SECONDS
     while folder.driver() and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     with folder.driving() as free:
         if free and folder.begun and folder.info().state not in ("done", "cancelled"):
-            folder.note(state="cancelled")  # it ended for another reason before it looked
+            folder.note(state="cancelled")  # it ended for another reason before its poll

@@ -1,4 +1,4 @@
-"""The folder of a run with its report, wherever that was made."""
+"""Find or complete the folder of a run with its report, wherever the report was made."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def run_with_report(run: str | None, servers: Servers) -> RunFolder:
-    """RUN's folder; of a detached run without a report it is completed with the one that workers left in the ledger.
+    """RUN's folder with its report. For a detached run, fetch the report that workers left in the ledger.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     path = RUNS / run if run and not Path(run).is_dir() else find(run).path
     folder = RunFolder(path)
@@ -44,13 +44,13 @@ def run_with_report(run: str | None, servers: Servers) -> RunFolder:
     return find(run)
 
 
-# From the ledger into the folder.
+# -- from the ledger into the folder ---------------------------------------------------------------
 
 
 def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFolder | None:
-    """Write the report of a run that others finished in each of its forms; None where the ledger has none.
+    """Write the report of a run that others finished, in all formats; None if the ledger has none.
 
-    A folder in which the run was begun is completed; otherwise one is made, with what the ledger knows.
+    Completes the folder in which the run was begun; otherwise makes one from the ledger's facts.
     """
     from datetime import UTC, datetime
 
@@ -64,7 +64,7 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
     folder = RunFolder(path)
     if folder.begun:
         with folder.driving() as mine:
-            if mine:  # whoever drives the run writes its own report
+            if mine:  # a driver writes the report itself
                 _write(folder, header, report, data, cases)
     else:
         facts = reports.detached(run)
@@ -77,19 +77,19 @@ def fetch(run: str, path: Path, ledger: RunLedger, settings: Settings) -> RunFol
 
 
 def _made(path: Path, facts: dict[str, Json], write: Callable[[RunFolder], None]) -> RunFolder:
-    """A new folder with these facts, and what ``write`` puts there; where somebody else is faster, that one's."""
+    """A new folder with these facts and the files of ``write``; if another process was faster, its folder."""
     try:
         with RunFolder.begin(path) as folder:
             folder.note(state="done", **facts)
             write(folder)
     except (FolderTaken, UsageError) as error:
-        if RunFolder(path).begun:  # who asked for the same report
+        if RunFolder(path).begun:  # by a process that fetched the same report
             return RunFolder(path)
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path}: another process writes there; run the command again") from None
     with folder.driving():
-        pass  # nothing is left to do in it: it is let go
+        pass  # release it: nothing is left to do
     return folder
 
 
@@ -99,9 +99,9 @@ def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: byt
     folder.write("results.yaml", results_yaml(evaluator, report, info.started, len(data)).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
     write_page(folder.path / "report.html", evaluator, report, None)
-    if cases is not None:  # who compares the run has no records here to read them from
+    if cases is not None:  # comparisons find no records here
         folder.write(CASES, cases)
-    # What was counted when it was last driven from here is not how it ended.
+    # Drop the progress of the last driver here: it is not the final one.
     folder.note(progress=None, **run_json_facts(evaluator, report))
     # Last: a folder counts as one with a report as soon as this file is there.
     folder.write("report.json", data)

@@ -1,4 +1,4 @@
-"""How every command ends that saw a run to its report: what it shows and says, and the exit code it asks for."""
+"""The end of every command that produced a report: its output, notes and exit code."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @uncollected()
 def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> None:
-    """Show the report of the run in ``folder``, and end as it asks for.
+    """Show the report of the run in ``folder``, and check it.
 
-    Raises Incomplete for more records or calls without a result than are allowed, NothingEvaluated where none has one.
+    Raises Incomplete if more records or calls than allowed have no result, NothingEvaluated if none has one.
     """
     report = folder.report()
     show(folder, report, folder.info().request.options, invocation.output)
@@ -50,7 +50,7 @@ def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invoc
 
 
 def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any], output: OutputArguments) -> None:
-    """The finished report on standard output and in the files asked for."""
+    """Print the finished report and write the output files."""
     from evalq.producer.outputs import render, write_output
 
     evaluator = plugins.get(report["evaluator"])
@@ -66,7 +66,7 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
 
 @stdout_to_stderr()
 def show_notes(folder: RunFolder, report: dict[str, Json], output: OutputArguments) -> None:
-    """The evaluator's notices on standard error, and whose outputs the run has besides its own."""
+    """Print the evaluator's notices on standard error, and other runs whose outputs this run uses."""
     if output.quiet:
         return
     if (lineage := folder.info().lineage) is not None:
@@ -79,7 +79,7 @@ def show_notes(folder: RunFolder, report: dict[str, Json], output: OutputArgumen
 
 @contextlib.contextmanager
 def report_errors(reporter: Reporter) -> Iterator[None]:
-    """Whoever reads JSON lines is told of an error there, too."""
+    """Report errors of the block as JSON lines, too."""
     try:
         yield
     except EvalqError as error:
@@ -88,7 +88,7 @@ def report_errors(reporter: Reporter) -> Iterator[None]:
 
 
 def refuse_unscored(folder: RunFolder, report: dict[str, Json]) -> None:
-    """Raise NothingEvaluated for a report in which no record has a result: its numbers are those of nothing."""
+    """Raise NothingEvaluated if no record of the report has a result."""
     counts = report["records"]
     if not counts["scored"]:
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("errors", "unscored", "dead") if counts[kind])
@@ -120,14 +120,14 @@ def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: PlaceArgume
 
 
 def _larger(sweep: Sweep) -> str:
-    """The budget that trying again needs: that of a sweep which it ended leaves no call."""
+    """The option for a larger budget, if the sweep ended because its budget was spent."""
     facts = sweep.folder.facts()
     spent = any(of.get("ended") == "spent" for of in (facts.get("calls") or {}, *(facts.get("further") or {}).values()))
     return f" {sweep.live.larger}" if spent else ""
 
 
 def _retry(folder: RunFolder, where: PlaceArguments) -> str:
-    """The command that tries again, at the server that the run is on."""
+    """The command that retries, at the run's server."""
     named = {"targets": where.targets, "settings": where.settings}
     files = [f"--{name} {shlex.quote(file)}" for name, file in named.items() if file]
     words = [f"evalq retry {folder.named()} --errors", folder.info().server, *files, "--inline" if where.inline else ""]

@@ -1,4 +1,4 @@
-"""`--follow`: evaluate a log again and again while it grows, reading only what is new."""
+"""`--follow`: evaluate a log again and again while it grows, reading only new lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AGAIN = "the same command again"
 
 
 class _Stop:
-    """The signal that asked to end; noticed between two blocks of the log, and at once while waiting."""
+    """A signal to end, which takes effect between two blocks of the log, and at once during a wait."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -45,7 +45,7 @@ class _Stop:
         return bool(self.signal)
 
     def wait(self, seconds: float) -> None:
-        """Until then, or until a signal."""
+        """Wait so long, or until a signal."""
         poll = select.poll()  # select takes no file above number 1023
         poll.register(self._read, select.POLLIN)
         until = time.monotonic() + seconds
@@ -54,7 +54,7 @@ class _Stop:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """A signal is noted in the block; a second one interrupts at once. Those that are ignored stay ignored."""
+        """Note a signal in the block; a second one interrupts at once. Ignored signals stay ignored."""
         numbers = signal.SIGINT, signal.SIGTERM
         before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
         # Not KeyboardInterrupt at once, which would leave a block half counted.
@@ -74,10 +74,10 @@ class _Stop:
 
 
 def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Invocation, reporter: Reporter) -> None:
-    """Follow until the passes asked for are over or a signal comes; after SIGTERM it returns, too.
+    """Follow the log until its passes are over or a signal comes; also returns after SIGTERM.
 
-    Raises Interrupted after Ctrl-C (130), NothingEvaluated where there is no report after the last pass, what a run
-    of the whole log would raise, and UsageError for options that --follow cannot keep.
+    Raises Interrupted after Ctrl-C (130), NothingEvaluated without a report after the last pass, the errors of a run of
+    the whole log, and UsageError for options that --follow does not support.
     """
     _refuse(invocation)
     settings = invocation.where.load()
@@ -91,17 +91,17 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
                 raise UsageError(f"{folder.path}: another evalq process is following this log")
             run = FollowRun(folder, evaluator, params, request, stop)
             reporter.event("launch", run=folder.info().run, folder=str(folder.path))
-            # Said before the first pass, which of a long log takes long.
+            # Before the first pass, which takes long for a long log.
             folder.note(state="following")
             try:
                 last = _follow(run, stop, settings, invocation, reporter)
                 _refuse_cancelled(folder, stop)
             finally:
-                if run.found or folder.being_cancelled():  # who cancels it notes that in the folder
+                if run.found or folder.being_cancelled():  # `evalq cancel` notes the end in the folder
                     with contextlib.suppress(OSError):
                         folder.note(state="stopped")
                 else:
-                    # The log was never there: nothing was begun that could be resumed.
+                    # The log was never there: there is nothing to resume.
                     folder.discard()
     except OSError as error:
         raise folder_error(error, folder, f"run {_AGAIN}") from error
@@ -118,14 +118,14 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
 
 
 def _refuse_cancelled(folder: RunFolder, stop: _Stop) -> None:
-    """Raise Cancelled where the signal that came is of who cancels the run for good."""
+    """Raise Cancelled if the signal came from `evalq cancel`."""
     if stop.signal and folder.being_cancelled():
         run = folder.info().run
         raise Cancelled(f"run {run} was cancelled by evalq cancel; its results so far are in {folder.path}")
 
 
 def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocation, reporter: Reporter) -> FollowPass:
-    """One pass after another; the last one's findings."""
+    """Run one pass after another; returns the last one."""
     memory = _Memory(settings, reporter)
     asked = invocation.following
     log, every, most = run.request.inputs[0], asked.every or EVERY_SECONDS, asked.passes
@@ -156,28 +156,28 @@ def _follow(run: FollowRun, stop: _Stop, settings: Settings, invocation: Invocat
 
 
 class _Memory:
-    """The followed run's entry in the history of its suite: a new answer takes the old one's place."""
+    """The followed run's entry in the history of its suite; each pass replaces it."""
 
     def __init__(self, settings: Settings, reporter: Reporter) -> None:
         self._settings = settings
         self._reporter = reporter
         self._kept = False
-        self._told = ""
+        self._reason = ""
 
     def keep(self, run: FollowRun, found: FollowPass, seconds: float) -> None:
-        """Enter what a pass of ``seconds`` found, and what an earlier one could not enter; says once why it cannot."""
+        """Record a pass of ``seconds``, or one that could not be recorded before; reports once why it cannot."""
         if found.report is None or (self._kept and not found.lines):
             return
         with Servers(self._settings) as servers:
             missing = record_in_history(run.folder, run.evaluator, found.report, round(seconds, 3), servers)
         self._kept = not missing
-        if missing and not self._told:
-            self._reporter.say(f"{missing}; every look tries again")
-        self._told = missing
+        if missing and not self._reason:
+            self._reporter.say(f"{missing}; each pass tries again")
+        self._reason = missing
 
 
 def _passed(run: FollowRun, found: FollowPass, number: int, invocation: Invocation, reporter: Reporter) -> None:
-    """What is done at the end of every pass: telling of it, and the files asked for with -o."""
+    """Report a pass, and write the files of -o."""
     facts = {key: getattr(found, key) for key in ("lines", "bytes", "read", "again", "position", "waiting")}
     reporter.event("pass", number=number, **facts)
     # The first pass writes them also without a new line: -o may not have been asked for before.
@@ -205,6 +205,6 @@ def _refuse(invocation: Invocation) -> None:
     if named:
         flag = "--" + named.replace("_", "-")
         variable = f"EVALQ_{named.upper()}"
-        raise UsageError(f"--follow computes in this process, all of the log: omit {flag} (or unset {variable})")
+        raise UsageError(f"--follow computes all of the log in this process: omit {flag} (or unset {variable})")
     if on_command_line("priority"):  # its variable may be there for other runs
         raise UsageError("--follow computes in this process, and waits in no queue: omit --priority")

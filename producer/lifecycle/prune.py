@@ -1,4 +1,4 @@
-"""Removing runs that have ended (their folders, and what the ledger still holds of them), and suites that have."""
+"""Remove ended runs (their folders and their data in the ledger), and histories of suites."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def prune(
     dry_run: bool,
     warn: Callable[[str], None],
 ) -> Iterator[str]:
-    """Remove ended runs older than ``days``; yields a line a run. Runs that could go on, and links, are never touched.
+    """Remove ended runs older than ``days``; yields a line for each. It never touches unfinished runs and links.
 
-    A folder's age is that of its run.json. The ledger forgets the runs whose folders go, and with ``everyone`` all
-    that ended and have no folder here: the ledger knows no age, and they may be another person's. What cannot be read
-    is told (``warn``) and left; what killed processes left under private names goes, and in runs that are done.
+    A folder's age is that of its run.json. The ledger forgets removed runs and, with ``everyone``, all ended runs
+    without a folder here: the ledger knows no age, and they may belong to other users. It warns of unreadable folders
+    and keeps them. It also removes files that killed processes left.
     """
     before = time.time() - days * 86_400
     here, removed = set(), set()
@@ -46,7 +46,7 @@ def prune(
         # Its folder is here, so the ledger keeps the run, however old it is there.
         here.add(info.run)
         if info.state in ENDED and _noted(folder) <= before:
-            if not dry_run and not _removed(folder, warn):
+            if not dry_run and not _remove(folder, warn):
                 continue
             removed.add(info.run)
             # A sweep is in the ledger twice: as its calls, and as the run that evaluated them.
@@ -64,7 +64,7 @@ def prune(
         if run not in removed and (run in here or not everyone):
             continue
         try:
-            line = _forgotten(run, ledger, dry_run=dry_run)
+            line = _forget_run(run, ledger, dry_run=dry_run)
         except WireError as error:  # of one run: the others are forgotten all the same
             warn(f"warning: {error}")
             continue
@@ -75,26 +75,26 @@ def prune(
 def prune_named(
     folders: Sequence[RunFolder], ledger: RunLedger | None, calls: SweepLedger | None, *, dry_run: bool
 ) -> Iterator[str]:
-    """Remove these runs, however old; yields a line a run. Raises UsageError for one that could go on."""
+    """Remove these runs, however old; yields a line for each. Raises UsageError for an unfinished one."""
     infos = [folder.info() for folder in folders]
     for folder, info in zip(folders, infos, strict=True):
-        # All are asked before the first one is removed.
+        # Check all before removing the first.
         if info.state not in ENDED:
             raise UsageError(
                 f"{folder.path}: this run is {info.state}; end it first: evalq cancel {folder.named(info.server)}"
             )
     for folder, info in zip(folders, infos, strict=True):
         if not dry_run:
-            _removed(folder, _refuse)
+            _remove(folder, _refuse)
             if calls is not None:
                 _forget_calls(info.run, calls)
         yield f"{info.run}: {folder.path}"
-        if ledger is not None and (line := _forgotten(info.run, ledger, dry_run=dry_run)) is not None:
+        if ledger is not None and (line := _forget_run(info.run, ledger, dry_run=dry_run)) is not None:
             yield line
 
 
 def _noted(folder: RunFolder) -> float:
-    """When something was noted in a folder last, in seconds since 1970; never, where another process removed it."""
+    """The time of a folder's last note, in seconds since 1970; infinity if another process removed it."""
     try:
         return (folder.path / "run.json").stat().st_mtime
     except FileNotFoundError:
@@ -106,15 +106,15 @@ def _forget_calls(run: str, calls: SweepLedger) -> None:
         calls.delete(each)
 
 
-def _removed(folder: RunFolder, warn: Callable[[str], None]) -> bool:
-    """Remove a run's folder, for all at once; False where it is gone, and with a warning where that cannot be."""
+def _remove(folder: RunFolder, warn: Callable[[str], None]) -> bool:
+    """Remove a run's folder in one step; False if it is gone, or with a warning if it cannot be removed."""
     with contextlib.suppress(FileNotFoundError), folder.driving() as mine:  # another process may remove it meanwhile
-        # Asked again under the lock: it may have been taken up since it was listed.
+        # Check again under the lock: a process may have resumed it since it was listed.
         if not mine or folder.info().state not in ENDED:
             warn(f"warning: {folder.path} is skipped: a process drives it")
             return False
         try:
-            # Renamed first: nobody sees half a folder, and what a killed process leaves is found by such a name.
+            # Rename first: nobody sees half a folder, and remains of a killed process are found by the name.
             gone = private_name(folder.path)
             folder.path.rename(gone)
             shutil.rmtree(gone)
@@ -129,8 +129,8 @@ def _refuse(text: str) -> None:
     raise UsageError(text.removeprefix("warning: "))
 
 
-def _forgotten(run: str, ledger: RunLedger, *, dry_run: bool) -> str | None:
-    """Have the ledger forget a run that ended; None for one that did not, or that it does not know."""
+def _forget_run(run: str, ledger: RunLedger, *, dry_run: bool) -> str | None:
+    """Delete an ended run from the ledger; None if it is not ended or unknown."""
     try:
         if ledger.poll(run).progress.state not in ENDED:
             return None
@@ -146,12 +146,12 @@ def forget_suites(history: History, suites: Collection[str], *, dry_run: bool) -
 
     Run folders, runs in the ledger and counters stay as they are.
     """
-    places = history.all()
+    keys = history.all()
     for suite in suites:
-        if all(place.suite != suite for place in places):
-            known = ", ".join(sorted({place.suite for place in places})) or "none"
+        if all(key.suite != suite for key in keys):
+            known = ", ".join(sorted({key.suite for key in keys})) or "none"
             raise UsageError(f"--suite {suite}: the ledger has no history of it (it has: {known})")
-    for place in sorted(place for place in places if place.suite in suites):
+    for key in sorted(key for key in keys if key.suite in suites):
         if not dry_run:
-            history.forget(place)
-        yield f"{place.suite}: history of {' of '.join(filter(None, (place.evaluator, place.target)))}"
+            history.forget(key)
+        yield f"{key.suite}: history of {' of '.join(filter(None, (key.evaluator, key.target)))}"

@@ -1,4 +1,4 @@
-"""Watching a run that another process drives, or that was left to a fleet: nothing of it is changed."""
+"""Watch a run that another process drives, or that was left to a fleet, without changing it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUIET_SECONDS = 5.0
 
 
 class Unwatched(EvalqError):
-    """Ctrl-C by somebody who only watched: the run goes on."""
+    """Ended by Ctrl-C while only watching: the run goes on."""
 
     exit_code = 130
 
@@ -29,7 +29,7 @@ class Unwatched(EvalqError):
 
 @contextlib.contextmanager
 def only_watching(run: object) -> Iterator[None]:
-    """A block in which Ctrl-C ends the watching alone. Raises Unwatched then."""
+    """A block in which Ctrl-C ends only the watching; it raises Unwatched then."""
     try:
         yield
     except KeyboardInterrupt:
@@ -39,7 +39,7 @@ def only_watching(run: object) -> Iterator[None]:
 def watch_driver(folder: RunFolder, reporter: Reporter, fleet: Callable[[], str] = str) -> bool:
     """Show a run's progress until no process drives it here any more; returns whether one did.
 
-    ``fleet`` says what the fleet is at, told at the beginning. Raises Unwatched at Ctrl-C.
+    ``fleet`` describes the fleet, for the first line. Raises Unwatched at Ctrl-C.
     """
     by = folder.driver()
     if not by:
@@ -60,7 +60,7 @@ def _status_in(folder: RunFolder) -> ShownProgress:
 
 
 def ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
-    """The state of a run in the ledger, of its calls while those are not over; empty for one it does not know."""
+    """The state of a run in the ledger, or of its calls until they are over; empty if the ledger knows neither."""
     with contextlib.suppress(Incomplete):
         return cast("RunState", servers.runs.poll(run).progress.state)
     # Calls that are over are not yet a report: the run goes on.
@@ -69,19 +69,18 @@ def ledger_state(run: str, servers: Servers) -> RunState | Literal[""]:
 
 
 def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFolder | None = None) -> None:
-    """Wait while workers and callers have something to do for a run that was left to them.
+    """Wait while workers and callers have work for a run that was left to them.
 
-    Where its ``folder`` is here, until somebody drives it there, or nothing is left but the report of a complete run,
-    which can be made without them.
-
-    Raises Unwatched at Ctrl-C, UsageError without a broker, and what is to be said of a run that somebody halted.
+    If its ``folder`` is here, wait until a process drives it there, or only the report of a complete run is missing,
+    which can be made without them. Raises Unwatched at Ctrl-C, UsageError without a broker, Cancelled, and Incomplete
+    for a run that was paused or failed.
     """
     if not servers.named:
         raise UsageError(f"run {run} was left to a fleet: name its server with --broker URL (or EVALQ_BROKER)")
 
     from evalq.producer.driving.retries import ServerRetry
 
-    _ = servers.client  # connects: a server that is not there from the start is not waited for
+    _ = servers.client  # connect now: do not wait for a server that is not there at the start
     told, server, due = "", named_servers(servers.settings), time.monotonic() + _QUIET_SECONDS
     watched, retry = (
         f"{run} {server}" if folder is None else folder.named(server),
@@ -98,7 +97,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
             if status is None:
                 return
             seen(status)
-            # Seldom: it reads what every process of the fleet tells of itself.
+            # Seldom, since it reads every heartbeat of the fleet.
             if time.monotonic() > due:
                 due = time.monotonic() + _QUIET_SECONDS
                 why = retry(lambda: _unserved(run, servers))
@@ -109,15 +108,15 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
 
 
 def _then(state: RunState, folder: RunFolder | None, server: str) -> str:
-    """What can be done next about a run in this ``state`` of a ledger: where its folder is, if that is not here."""
+    """The next step for a run in this ``state``; if its folder is elsewhere, the step there."""
     if folder is None:
         return f"its folder is elsewhere: there, {next_step(state, f'FOLDER {server}')}"
     return next_step(state, folder.named(server))
 
 
 def _busy(run: str, servers: Servers, here: bool) -> ShownProgress | None:
-    """How far the fleet is with a run; None where nothing is left for it to do, or nothing but a report that no worker
-    is there to make, and that can be made ``here``.
+    """The fleet's progress on a run; None if the fleet has nothing left to do, or only a report that no worker is there
+    to make and that can be made ``here``.
     """
     from evalq.workers.recovery.unattended import UnattendedSweeps
 
@@ -134,20 +133,20 @@ def _busy(run: str, servers: Servers, here: bool) -> ShownProgress | None:
         return None
     calling = sweep.state == "open" and (sweep.left or sweep.busy > 0)
     if not calling and UnattendedSweeps(calls, servers.settings).find(run) is None:
-        return None  # what evaluates it has to be done here
+        return None  # it must be evaluated here
     if sweep.state in CALLS_OVER and not (sweep.known or sweep.waiting or sweep.busy or sweep.unsettled):
-        return None  # no worker evaluates nothing: whoever drives it says why there is nothing
+        return None  # there is nothing to evaluate: the next driver says why
     return ShownProgress(sweep.recorded, sweep.recorded, header.total, unit="calls")
 
 
 def _living(run: str, servers: Servers) -> bool:
-    """Whether a worker lives that could make a run's report."""
+    """Whether a living worker could make a run's report."""
     header = servers.runs.header(run)
     return header is not None and bool(servers.heartbeats.living(header.code_version))
 
 
 def _unserved(run: str, servers: Servers) -> str:
-    """Why nobody does anything for a run, and what to start; empty where somebody can."""
+    """Why no process works on a run, and what to start; empty if one can."""
     living, server = servers.heartbeats, named_servers(servers.settings)
     if not (living.workers() or living.callers()):
         return f"no worker is there for it (start one: evalq worker {server})"
@@ -167,4 +166,4 @@ def _unserved(run: str, servers: Servers) -> str:
         or any(each.code == calls.code for each in living.callers().values())
     ):
         return ""
-    return f"no process of code {calls.code} calls (start one: evalq worker --calls N --targets FILE {server})"
+    return f"no process of code {calls.code} makes calls (start one: evalq worker --calls N --targets FILE {server})"

@@ -325,7 +325,7 @@ def test_a_history_that_is_away_is_told_once_and_caught_up_with(events: bytes, s
             assert process.stderr is not None
             said = [process.stderr.readline() for _ in range(2)]
             assert "not in the history of its suite" in "".join(said)
-            assert "every look tries again" in "".join(said)
+            assert "each pass tries again" in "".join(said)
             append(tmp_path, events[50_000:90_000])
             wait_until(lambda: reached(tmp_path) > 50_000, "it follows")
             server.start()
