@@ -1,6 +1,6 @@
-"""Calls of tools as agents' libraries and providers write them: one reader for checks, imports and answers.
+"""Tool calls in the forms of agents' libraries and providers: one reader for checks, imports and answers.
 
-Read are chat completions and Responses of OpenAI, Messages of Anthropic, Gemini, Bedrock's Converse, LangChain,
+It reads chat completions and Responses of OpenAI, Messages of Anthropic, Gemini, Bedrock's Converse, LangChain,
 Inspect, DeepEval, Vercel's AI SDK, and plain objects with a name and arguments.
 """
 
@@ -18,7 +18,7 @@ _ARGUMENTS = (
     *("tool_input", "toolInput", "raw_arguments"),
 )
 _INNER = ("function", "functionCall", "function_call", "toolUse", "tool_use", "tool_call", "toolCall")
-# What stands beside name and arguments, and is none of them.
+# Keys beside name and arguments.
 _BESIDE = frozenset({
     *("id", "type", "index", "call_id", "tool_call_id", "toolCallId", "toolUseId", "parent", "status", "seconds"),
     *("result", "output", "content", "response", "error", "description", "reasoning", "view", "internal", "metadata"),
@@ -30,14 +30,14 @@ _BLOCK_KEYS = ("functionCall", "function_call", "toolUse")
 
 
 class NoCall(ValueError):
-    """Something in place of a call, or of a list of calls; the message says what, and where."""
+    """A value that is no call, or no list of calls; the message says which, and where."""
 
 
 class ToolCall(NamedTuple):
     """One call of a tool: its name and arguments.
 
-    ``unread`` says why the arguments are not known, and is empty where they are: then ``arguments`` is an object. Else
-    it is what came in place of one.
+    If the arguments are known, ``arguments`` is an object. Otherwise ``unread`` says why not, and ``arguments`` is the
+    value that came instead.
     """
 
     name: str
@@ -72,9 +72,9 @@ def read_call(value: Any) -> ToolCall:
 
 
 def recorded_call(written: str | Mapping[str, Any]) -> dict[str, Any]:
-    """A call of another tool's record as evalq's records have it; a name alone is a call without arguments.
+    """A call in another tool's record, in evalq's form; a name alone is a call without arguments.
 
-    One whose arguments are not known stays as it came: a check says then that they cannot be read.
+    A call with unknown arguments stays unchanged: then a check says that it cannot read them.
     """
     if isinstance(written, str):
         return {"name": written, "arguments": {}}
@@ -86,54 +86,54 @@ def recorded_call(written: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments_of(call: Mapping[str, Any]) -> tuple[Any, str]:
-    """A call's arguments, and why they are not known."""
-    given = {key: call[key] for key in _ARGUMENTS if not _empty(call.get(key))}
+    """A call's arguments, and why they are unknown."""
+    by_key = {key: call[key] for key in _ARGUMENTS if not _empty(call.get(key))}
     inner = call.get("function")
     if isinstance(inner, Mapping) and not _empty(inner.get("arguments")):
-        given["function.arguments"] = inner["arguments"]
+        by_key["function.arguments"] = inner["arguments"]
     if call.get("parse_error"):
-        return next(iter(given.values()), {}), f"the record says {shorten(str(call['parse_error']))}"
-    if not given:
+        return next(iter(by_key.values()), {}), f"the record says {shorten(str(call['parse_error']))}"
+    if not by_key:
         odd = [
             key
-            for key, held in call.items()
-            if key not in _BESIDE and key not in _NAMES and key not in _ARGUMENTS and not _empty(held)
-            if isinstance(held, Mapping | list) or (isinstance(held, str) and held.lstrip()[:1] in ("{", "["))
+            for key, value in call.items()
+            if key not in _BESIDE and key not in _NAMES and key not in _ARGUMENTS and not _empty(value)
+            if isinstance(value, Mapping | list) or (isinstance(value, str) and value.lstrip()[:1] in ("{", "["))
         ]
         return (
             ({key: call[key] for key in odd}, f"{shorten(odd[0])!r} is no known key of arguments") if odd else ({}, "")
         )
-    read = {key: _object(held) for key, held in given.items()}
+    read = {key: _object(value) for key, value in by_key.items()}
     first = next(iter(read.values()))
     if any(other != first for other in read.values()):
-        return dict(given), f"there are several arguments: {', '.join(given)}"
+        return dict(by_key), f"there are several arguments: {', '.join(by_key)}"
     return first
 
 
-def _empty(held: Any) -> bool:
-    """Whether this is no arguments: clients leave them out, or send null, or an empty text."""
-    return held is None or (isinstance(held, str) and not held.strip()) or held in ({}, [])
+def _empty(arguments: Any) -> bool:
+    """Whether there are no arguments: clients leave them out, or send null, or an empty text."""
+    return arguments is None or (isinstance(arguments, str) and not arguments.strip()) or arguments in ({}, [])
 
 
-def _object(held: Any) -> tuple[Any, str]:
-    """Arguments as an object, and why they are none; as text where they are no JSON."""
-    value = held
+def _object(arguments: Any) -> tuple[Any, str]:
+    """Arguments as an object, and "" or why they are not one; as text if they are no JSON."""
+    value = arguments
     for _ in range(2):  # some clients write the JSON of a text that is JSON
         if not isinstance(value, str):
             break
         try:
             value = extract(value) if value.strip() else {}
         except NoJson as error:
-            return held, f"the arguments are no JSON ({error})"
+            return arguments, f"the arguments are no JSON ({error})"
     if value is None:
         return {}, ""
-    return (value, "") if isinstance(value, dict) else (held, f"the arguments are {kind_of(value)}, not an object")
+    return (value, "") if isinstance(value, dict) else (arguments, f"the arguments are {kind_of(value)}, not an object")
 
 
 def calls_in(output: Any) -> list[ToolCall] | None:
-    """The calls in an answer that is data; None where it says nothing of calls. Raises NoCall.
+    """The calls in an answer that is data; None if it has no place for calls. Raises NoCall.
 
-    Looked for are a list of calls under its usual names, and calls among the parts of a message.
+    It looks for a list of calls under its usual names, and for calls among the parts of a message.
     """
     if isinstance(output, Mapping):
         for key in _CALLS:
@@ -142,12 +142,10 @@ def calls_in(output: Any) -> list[ToolCall] | None:
                     return _read_calls(output[key])
                 except NoCall as error:
                     raise NoCall(f"{key}{'' if str(error).startswith('[') else ': '}{error}") from None
-    found: list[ToolCall] = []
-    said = False
+    calls: list[ToolCall] | None = None
     for blocks in _blocks(output):
-        said = True
-        found += [read_call(block) for block in blocks if _is_call(block)]
-    return found if said else None
+        calls = [*(calls or ()), *(read_call(block) for block in blocks if _is_call(block))]
+    return calls
 
 
 def _is_call(block: Mapping[str, Any]) -> bool:
@@ -155,7 +153,7 @@ def _is_call(block: Mapping[str, Any]) -> bool:
 
 
 def _blocks(output: Any) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """The lists of parts in which an answer would have its calls."""
+    """The lists of parts in which an answer may have calls."""
     if isinstance(output, list):
         if any(isinstance(each, Mapping) and _is_call(each) for each in output):
             yield [each for each in output if isinstance(each, Mapping)]
