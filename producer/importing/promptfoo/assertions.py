@@ -28,10 +28,10 @@ _SIMILAR = f"{_JUDGE}; promptfoo measures it with embeddings"
 _SERVICE = f"{_JUDGE}; promptfoo asks a service that scores"
 _MEAN = "; promptfoo takes the mean over several criteria, evalq one score of all of them"
 _LEAST, _G_EVAL = 0.5, 0.7
-"""What a score has to reach in promptfoo where no threshold is given."""
+"""promptfoo's default thresholds of a score."""
 
 GRADERS = ("provider", "rubricPrompt")
-"""Keys beside an assertion, or in a test's options, that say who grades, and in what words."""
+"""Keys of an assertion, or of a test's options, that choose the grader and its prompt."""
 
 
 def _judge_text(value: Any) -> str:
@@ -138,15 +138,15 @@ Vars = Mapping[str, Any]
 
 
 class Differs(NamedTuple):
-    """A check that says about the same, and how it differs."""
+    """A check that is nearly the same, and how it differs."""
 
     check: Check
     why: str
 
 
 class Setting(NamedTuple):
-    """What the checks of a test are made for: its variables, how a file that an assertion names is read, and the
-    program that its answers go through first.
+    """The context of a test's checks: its variables, the reader of files that assertions name, and the program that
+    transforms its answers first.
     """
 
     variables: Vars
@@ -408,7 +408,7 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
     "finish-reason": ("none", "recorded outputs do not keep why an answer ended"),
     "human": ("none", "a person judges"),
 }
-"""By promptfoo's type: why it has no counterpart."""
+"""{promptfoo's type: why it has no counterpart}."""
 
 
 OTHER_GRADER = "--judge names who judges, or `judge` beside a check; `prompt` there holds words of your own"
@@ -422,7 +422,7 @@ class _AssertionReader:
         self.lost = False
 
     def check(self, assertion: Any, keys: Sequence[str | int]) -> Check | None:
-        """The check of an assertion; None, and noted, where it has none."""
+        """The check of an assertion; None, with a note, if it has none."""
         where = self._where(keys)
         if not isinstance(assertion, Mapping) or not isinstance(assertion.get("type"), str):
             return self._no(where, "an assertion without a type", "none", "promptfoo does not take it, either")
@@ -453,20 +453,20 @@ class _AssertionReader:
         return check
 
     def _made(self, assertion: Mapping[str, Any], base: str) -> Check | Differs:
-        """The check that an assertion is before it is negated. Raises NoCounterpart and NoText."""
+        """The check of an assertion, not yet negated. Raises NoCounterpart and NoText."""
         value = _value_of(assertion, self._setting)
         if base in COUNTERPARTS:
             return COUNTERPARTS[base](assertion, value)
         return Differs(*JUDGED[base](assertion, value, self._setting.variables))
 
     def _transformed(self, check: Check, own: Any) -> Check:
-        """The check of what the assertion's own transform, or that of its test, makes of an answer."""
+        """The check after the assertion's transform, or its test's."""
         if own and self._setting.transform:
             raise NoCounterpart("its test and itself transform the answer, one after the other")
         return transformed(check, own or self._setting.transform)
 
     def _set(self, assertion: Mapping[str, Any], keys: Sequence[str | int]) -> Check | None:
-        """A set of assertions: all of them, or so many that their mean reaches the threshold."""
+        """The check of a set: all assertions, or enough of them to reach the threshold."""
         where = self._where(keys)
         listed = assertion.get("assert")
         listed = listed if isinstance(listed, list) else []

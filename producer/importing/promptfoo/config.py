@@ -35,11 +35,11 @@ _SHOWN = 8
 
 
 class _Unresolved(ValueError):
-    """A reference that leads nowhere, or round."""
+    """A reference to nothing, or to itself."""
 
 
 def _resolved(document: Document, request: ImportRequest, imported: Imported) -> dict[str, Any]:
-    """The configuration with every `$ref` replaced by what it names; one that cannot be is noted and left."""
+    """The configuration with every `$ref` replaced; adds a note for one that cannot be."""
     walker = _Walker(document, request, imported)
     made: dict[str, Any] = walker.value(document.data, document, [], ())
     return made
@@ -110,7 +110,7 @@ _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 
 
 class PromptFile(NamedTuple):
-    """A prompt's label and template, and where it stands."""
+    """A prompt's label and template, and its location."""
 
     label: str
     template: str
@@ -243,7 +243,7 @@ def _messages(value: Any) -> bool:
 
 
 MOST_CASES = 1_000_000
-"""So many cases one import makes at most: a few lists of variables multiply to any number."""
+"""The most cases of an import: lists of variables multiply."""
 _READ = {"description", "prompts", "providers", "targets", "tests", "defaultTest", "scenarios", "$schema"}
 _OPTIONS = {"prefix", "suffix", "disableDefaultAsserts", "disableVarExpansion"}
 _TEST = {"description", "vars", "assert", "options", "metadata", "threshold", "prompts", "providerOutput"}
@@ -264,7 +264,7 @@ _TEST_WHY = {
 
 
 def read_config(path: Path, request: ImportRequest, imported: Imported) -> None:
-    """Fill ``imported`` from a configuration. Raises ConfigError for what is none."""
+    """Fill ``imported`` from a configuration. Raises ConfigError for other files."""
     if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py"):
         raise ConfigError(f"{path}: a program, which no import runs: import what promptfoo eval -o results.json writes")
     document = read_yaml(path)
@@ -272,7 +272,7 @@ def read_config(path: Path, request: ImportRequest, imported: Imported) -> None:
         raise ConfigError(f"{path}: the top level must be a mapping, as in promptfooconfig.yaml")
     document.data = _resolved(document, request, imported)
     for key in document.data:
-        # What others refer to by $ref may have any name.
+        # Parts that a $ref names may have any key.
         if (key not in _READ and not isinstance(document.data[key], dict | list)) or key in _WHY:
             imported.note("none", document.where([str(key)]), str(key), _WHY.get(str(key), "evalq has no such setting"))
     calls = _Suite(document, request, imported).read()
@@ -395,7 +395,7 @@ class _Suite:
 
 
 def threshold_of(case: dict[str, Any], least: Any, lost: bool, where: str, imported: Imported) -> None:
-    """Put a test's threshold into its case, and note where it is over other checks than promptfoo's."""
+    """Put a test's threshold into its case, and note if it is over other checks than promptfoo's."""
     if isinstance(least, bool) or not isinstance(least, int | float):
         return
     if not 0 <= least <= 1:

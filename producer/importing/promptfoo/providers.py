@@ -15,15 +15,15 @@ from urllib.parse import urlsplit
 from evalq.producer.importing.imported import Imported
 from evalq.producer.importing.promptfoo.texts import PLACEHOLDER, NoText, rendered, slug
 
-# What targets of every kind are made with: addresses that hold no secret, and notes of what is not taken over.
+# For targets of every kind: addresses without secrets, and notes on settings that are not imported.
 
 TEMPLATE = re.compile(r"\{\{|\{%|\{#|\$\{")
-"""Where a template of promptfoo begins."""
+"""The beginning of a template of promptfoo."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(:\d{1,5})?")
 
 
 class NoTarget(ValueError):
-    """A provider that no target can stand for; the message says why."""
+    """A provider without a target; the message says why."""
 
 
 def harmless_name(name: str) -> str:
@@ -56,7 +56,7 @@ def _address(given: object, what: str) -> str:
 
 
 def _without_secrets(imported: Imported, given: str, where: str, name: str) -> str:
-    """``given`` without what may be secret in it, which is noted."""
+    """``given`` without parts that may be secret; adds a note."""
     parts = urlsplit(given)
     if "@" in parts.netloc or parts.query or parts.fragment:
         left = "user, password, query and fragment of an address are not copied: name a variable for the key"
@@ -86,7 +86,7 @@ _CHANGES = {
     *("request", "queryParams", "transformRequest", "auth", "signatureAuth", "session", "multipart", "contentType"),
     "tools",
 }
-"""Keys of the configuration by which another request is sent."""
+"""Keys of the configuration that change the request."""
 _READ = {"url", "body", "method", "headers", "transformResponse", "responseParser"}
 _MOST = 100
 _BY_HAND = "write the target by hand"
@@ -319,7 +319,7 @@ _PLAIN = ("max_completion_tokens", "reasoning_effort", "tool_choice", "service_t
 _DATA = ("response_format", "tools")
 """Members that are data; as text they name a file."""
 _REASONING = re.compile(r"(?:^|/)(?:ft:)?(?:o1|o3|o4|gpt-5)")
-"""Models of OpenAI that think first."""
+"""OpenAI's reasoning models."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAMS = ("exec:", "file://", "python:", "golang:", "ruby:", "package:", "mcp:", "browser", "webhook:")
 
@@ -341,9 +341,9 @@ def _provider_name(provider: Any) -> tuple[str, str, Mapping[str, Any]]:
 
 
 def add_target(imported: Imported, provider: Any, where: str, variables: Variables) -> None:
-    """Add the target that ``provider`` is, or note why there is none; the cases are there already.
+    """Add the target of ``provider``, or note why there is none, after all cases are added.
 
-    What a body of kind http sends depends on them, and on the ``variables`` of each.
+    A body of kind http depends on the cases, and on the ``variables`` of each.
     """
     given, label, config = _provider_name(provider)
     name = harmless_name(given)
@@ -373,13 +373,13 @@ def add_target(imported: Imported, provider: Any, where: str, variables: Variabl
 _WHY = {
     "prompts": "cases are for every target: import a configuration for each, or choose cases by their tags prompt:...",
     "transform": "it is a program: only a path in its config's transformResponse has a counterpart",
-    "delay": "how fast a target is asked is said in the targets file",
+    "delay": "the targets file sets the rate of calls",
     "env": "variables of the environment are set where the worker starts",
 }
 
 
 def _settings(imported: Imported, provider: Any, where: str, name: str) -> None:
-    """Note what stands beside a provider's configuration."""
+    """Add notes on keys beside a provider's configuration."""
     if not isinstance(provider, Mapping):
         return
     inner = provider if isinstance(provider.get("id"), str) else next(iter(provider.values()), None)

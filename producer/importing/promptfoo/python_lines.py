@@ -39,13 +39,13 @@ class _PythonAnswer(NamedTuple):
 
 
 def check_of_python(text: str, variables: Mapping[str, Any]) -> Check:
-    """The check that an expression is. Raises NoCounterpart."""
+    """The check of an expression. Raises NoCounterpart."""
     text = text.strip().removeprefix("return ").strip()
     if len(text) > _LONGEST:
         raise NoCounterpart("its program is too long to be read")
     try:
         with warnings.catch_warnings():
-            # Of escapes that Python will refuse one day.
+            # Of escapes that Python deprecates.
             warnings.simplefilter("ignore")
             tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -68,31 +68,31 @@ class _PythonReader:
             return opposite(self.test(node.operand))
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            parts = [self._compared(sides[at], op, sides[at + 1]) for at, op in enumerate(node.ops)]
+            parts = [self._compare(sides[at], op, sides[at + 1]) for at, op in enumerate(node.ops)]
             return parts[0] if len(parts) == 1 else {"all": parts}
         if isinstance(node, ast.Call) and not node.keywords and len(node.args) == 1:
             if isinstance(node.func, ast.Attribute) and node.func.attr in _ENDS:
                 answer, wanted = self._answer(node.func.value), self._text(node.args[0])
-                return self._sought(_ENDS[node.func.attr], answer, wanted)
+                return self._search_check(_ENDS[node.func.attr], answer, wanted)
             if isinstance(node.func, ast.Name) and node.func.id in ("any", "all"):
                 return self._of_each(node.func.id, node.args[0])
         raise NoCounterpart(_BEYOND)
 
-    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Check:
+    def _compare(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Check:
         if isinstance(op, ast.In | ast.NotIn):
-            check = self._sought("contains", self._answer(right), self._text(left))
+            check = self._search_check("contains", self._answer(right), self._text(left))
             return check if isinstance(op, ast.In) else opposite(check)
         turned = _TURNED.get(type(op))
         if turned is None:
             raise NoCounterpart(_BEYOND)
         if isinstance(left, ast.Constant):
-            return self._asked(right, turned(), left)
-        return self._asked(left, op, right)
+            return self._comparison_check(right, turned(), left)
+        return self._comparison_check(left, op, right)
 
-    def _asked(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Check:
+    def _comparison_check(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Check:
         """The answer, or a length of it, beside a value."""
         if isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "len":
-            return self._sized(left, op, right)
+            return self._length_check(left, op, right)
         if not isinstance(op, ast.Eq | ast.NotEq):
             raise NoCounterpart(_BEYOND)
         answer, wanted = self._answer(left), self._text(right, empty=True)
@@ -101,7 +101,7 @@ class _PythonReader:
         check = {"equals": wanted, **lowered(answer.lower, wanted), **({"trim": True} if answer.strip else {})}
         return check if isinstance(op, ast.Eq) else opposite(check)
 
-    def _sized(self, call: ast.Call, op: ast.cmpop, right: ast.expr) -> Check:
+    def _length_check(self, call: ast.Call, op: ast.cmpop, right: ast.expr) -> Check:
         """`len(...)` beside a number."""
         wanted = right.value if isinstance(right, ast.Constant) else None
         if type(wanted) is not int or wanted < 0 or len(call.args) != 1 or call.keywords:
@@ -140,7 +140,7 @@ class _PythonReader:
         if not isinstance(made.left, ast.Name) or made.left.id != loop.target.id:
             raise NoCounterpart(_BEYOND)
         answer, texts = self._answer(made.comparators[0]), [self._text(each) for each in listed]
-        checks = [self._sought("contains", answer, text) for text in texts]
+        checks = [self._search_check("contains", answer, text) for text in texts]
         return {f"contains-{kind}": texts, **({"ignore-case": True} if checks[0].get("ignore-case") else {})}
 
     def _answer(self, node: ast.expr) -> _PythonAnswer:
@@ -165,7 +165,7 @@ class _PythonReader:
             raise NoCounterpart(_BEYOND)
         return value
 
-    def _sought(self, name: str, answer: _PythonAnswer, wanted: str) -> Check:
+    def _search_check(self, name: str, answer: _PythonAnswer, wanted: str) -> Check:
         if answer.strip:
             raise NoCounterpart(_BEYOND)
         return {name: wanted, **lowered(answer.lower, wanted)}

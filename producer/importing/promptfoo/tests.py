@@ -49,7 +49,7 @@ class Test(NamedTuple):
 
 
 def tests_of(document: Document, imported: Imported, request: ImportRequest) -> list[Test]:
-    """All tests, those of files and of scenarios among them; what is none is noted."""
+    """All tests, also those of files and scenarios; adds a note for other values."""
     given = document.data.get("tests")
     listed = given if isinstance(given, list) else [] if given is None else [given]
     keys: list[list[str | int]] = [
@@ -94,7 +94,7 @@ def _entry(
 
 
 def _of_file(path: Path, imported: Imported) -> Iterator[Test]:
-    """The tests of a file; one that is none is noted, and those after it are read all the same."""
+    """The tests of a file; adds a note for other values, and goes on."""
     if path.suffix in (".csv", ".jsonl"):
         for line, value in csv_rows(path) if path.suffix == ".csv" else read_lines(path):
             try:
@@ -117,7 +117,7 @@ def _of_file(path: Path, imported: Imported) -> Iterator[Test]:
 
 
 def _given(value: Any) -> Mapping[str, Any]:
-    """A test as a file has it. Raises NoText for what is none."""
+    """A test of a file. Raises NoText for other values."""
     if not isinstance(value, Mapping):
         raise NoText("a test of a file is a mapping")
     return value
@@ -181,7 +181,7 @@ def _row(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _finite(cell: str) -> float | None:
-    # What is longer is no number, and the pattern would take the square of its length.
+    # Longer texts are no numbers, and the pattern would take quadratic time.
     return (
         float(cell) if len(cell) < 50 and re.fullmatch(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", cell) else None
     )
@@ -214,7 +214,7 @@ def _assertion(cell: str) -> dict[str, Any]:
 
 
 def default_of(document: Document, request: ImportRequest) -> tuple[Mapping[str, Any], Sequence[str | int], Place]:
-    """What every test has, with where that stands. Raises NoText, Outside and ConfigError."""
+    """The default test, with its location. Raises NoText, Outside and ConfigError."""
     given = document.data.get("defaultTest")
     if isinstance(given, str):
         path = below(document.path.parent, given.removeprefix("file://"), anywhere=request.anywhere)
@@ -236,7 +236,7 @@ def combinations(variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def load_file(folder: Path, name: str, request: ImportRequest) -> Any:
-    """What a file that a value or a variable names holds: data of YAML or JSON, else text. Raises NoText."""
+    """The content of a named file: data of YAML or JSON, else text. Raises NoText."""
     bare = name.removeprefix("file://")
     if (bare.rpartition(":")[0] or bare).endswith((*_PROGRAMS, ".rb")) or bare.endswith((*_PROGRAMS, ".rb")):
         raise NoText("it runs a program, which no import does")

@@ -17,7 +17,7 @@ _STEP = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*|\d+")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEEPEST = 5
 _LONGEST = 16 << 20
-"""Characters of a template with its variables written out: those that name others multiply."""
+"""Characters of a template with its variables filled in, since variables may name others."""
 
 
 class NoText(ValueError):
@@ -62,7 +62,7 @@ def _number(value: float) -> str:
 
 
 def rendered(template: str, variables: Mapping[str, Any]) -> str:
-    """``template`` with its names replaced; what is no variable is empty, as in Nunjucks. Raises NoText."""
+    """``template`` with its names replaced; an unknown variable is empty, as in Nunjucks. Raises NoText."""
     text, room = template, _LONGEST
 
     def put(match: re.Match[str]) -> str:
@@ -85,7 +85,7 @@ def rendered(template: str, variables: Mapping[str, Any]) -> str:
 
 
 def _tightened(text: str) -> str:
-    """Without the white space beside braces that have a minus, and without that."""
+    """Remove white space beside braces with a minus, and the minus."""
     *before, last = text.split("{{-")
     *inside, after = "{{".join([*(part.rstrip() for part in before), last]).split("-}}")
     return "}}".join([*inside[:1], *(part.lstrip() for part in [*inside[1:], after])]) if inside else after
@@ -97,7 +97,7 @@ def _variable(path: str, variables: Mapping[str, Any], *, dumped: bool) -> str:
         raise NoText("a template that reads the environment")
     value = variables.get(name)
     for step in rest:
-        # Of what has no such part nothing is written, as of a variable that is none.
+        # A missing part is empty, like an unknown variable.
         if isinstance(value, list):
             value = value[int(step)] if step.isdigit() and int(step) < len(value) else None
         else:
@@ -148,5 +148,5 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def slug(text: str) -> str:
-    """A short name for a case of what people wrote."""
+    """A short name for a case, from a description."""
     return re.sub(r"[^\w.-]+", "-", text.strip().lower())[:60].strip("-")
