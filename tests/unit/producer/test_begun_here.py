@@ -181,7 +181,7 @@ def test_where_nothing_can_be_started_a_long_job_ends_here(
     _long(monkeypatch)
     carry_out(job("run"), NOWHERE, Reporter("rows", quiet=False, bar=False, json_lines=False))
     same_answer(Path("run"), Path("inline"))
-    assert capsys.readouterr().err.count("computed by this command's own processes: no server to embed") == 1
+    assert capsys.readouterr().err.count("this command's own processes compute all of it: no server to embed") == 1
 
 
 @pytest.mark.parametrize(
