@@ -1,4 +1,4 @@
-"""Joining a run that another process drives, taking it over when that one is gone, and trying again what failed."""
+"""Join a run that another process drives, take it over when that process is gone, and retry failed parts."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ORPHANED_AFTER = 3
-"""How many times `driver_seconds` a sweep may be done and not evaluated before its driver is taken for gone. Between
-the two it writes all outputs, imports and plans, and nobody hears of it: on a busy machine for ten seconds."""
+"""A sweep that is done and not evaluated for so many times `driver_seconds` has lost its driver. Between the two, a
+driver writes all outputs, imports and plans without a sign of life, for ten seconds on a busy machine."""
 
 
 def ended_error(folder: RunFolder, state: RunState) -> EvalqError:
-    """What to tell of a run that nobody drives and that has no report."""
+    """The error for a run that nobody drives and that has no report."""
     if state == "cancelled":
         return Cancelled(f"{folder.path}: this run was cancelled for good; {folder.next_step(state)}")
     then = resumable_by(folder) or folder.next_step(state)
@@ -53,10 +53,10 @@ def ended_error(folder: RunFolder, state: RunState) -> EvalqError:
 
 
 def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callable[[RunFolder], T]) -> T | None:
-    """See a run that was begun before to its report: as a watcher while another process drives it, else by ``drive``.
+    """Bring a run that was begun before to its report: watch while another process drives it, otherwise ``drive`` it.
 
-    Returns what ``drive`` returned, None where the report came from elsewhere and is in the folder. Raises what
-    ``drive`` raises, what is to be said of a run that its driver left without a report, and FileNotFoundError where
+    Returns the result of ``drive``, or None if another process made the report, which is in the folder then. Raises
+    the errors of ``drive``, `ended_error` if the other driver left the run without a report, and FileNotFoundError if
     the folder is gone, as after faulty input.
     """
     waited = False
@@ -76,9 +76,9 @@ def join(folder: RunFolder, servers: Servers, reporter: Reporter, drive: Callabl
         except UsageError:
             if folder.info().state != "done":
                 raise
-            return None  # somebody else who waited was faster, and has ended it already
+            return None  # another waiting process was faster and has finished it
         except AlreadyRunning as driven:
-            # Here: somebody was faster, and is waited for. On another host: the ledger tells how it goes.
+            # A faster process on this host: wait for it. On another host: follow it by the ledger.
             if not folder.driver() and driven.run != str(folder.path):
                 with folder.waiting():
                     _elsewhere(folder, driven, servers, reporter)
@@ -103,14 +103,14 @@ def resume_any(
 def resume_or_take(
     folder: RunFolder, backend: Backend, reporter: Reporter, budgets: tuple[int | None, float | None]
 ) -> None:
-    """`resume_any`; of a run that others have meanwhile driven to its end only the report is left to fetch."""
+    """`resume_any`; if others have finished the run meanwhile, fetch its report."""
     try:
         resume_any(folder, backend, reporter, budgets)
     except AlreadyRunning as driven:
         if folder.driver() or not backend.settings.broker:
             raise
         with Servers(backend.settings) as servers:
-            # Who makes its calls again (a retry) has reopened it, though the report of before is there a little longer.
+            # A retry elsewhere has reopened the sweep, but its earlier report is still there for a moment.
             sweep = None if isinstance(driven, Finished) else servers.sweeps.poll(folder.info().run)
             if (sweep is not None and sweep.state not in CALLS_OVER) or not _taken(folder, servers):
                 raise
@@ -118,7 +118,7 @@ def resume_or_take(
 
 
 def begin_larger(folder: RunFolder, backend: Backend, budgets: tuple[int | None, float | None]) -> None:
-    """Make a finished sweep that its budget ended one that goes on, where ``budgets`` give it a larger one."""
+    """Reopen a finished sweep if ``budgets`` are given."""
     from evalq.producer.run.backend import hold_folder
 
     if folder.info().state == "done" and any(budgets) and holds_sweep(folder):
@@ -128,7 +128,7 @@ def begin_larger(folder: RunFolder, backend: Backend, budgets: tuple[int | None,
 
 
 def launch_again(folder: RunFolder, backend: Backend, reporter: Reporter) -> str:
-    """What --detach does with a run begun before: it is left to the fleet, if it is not yet. Returns its id."""
+    """Leave a run that was begun before to the fleet, unless it is already. Returns its id."""
     from evalq.producer.run.execute import launch
     from evalq.producer.sweep.execute import launch_sweep
 
@@ -143,18 +143,21 @@ def launch_again(folder: RunFolder, backend: Backend, reporter: Reporter) -> str
 
 
 def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> None:
-    """Where the run in ``folder`` was left here, and is driven from another folder: wait for its report, which is put
-    into this one. Returns at once where nobody is known to drive it.
+    """If the run in ``folder`` is driven from another folder, wait for its report, and put it into this one.
+
+    Returns at once if no other driver is known.
     """
     if not servers.named or folder.driver() or folder.info().state in ("done", "detached", "cancelled"):
         return
     from evalq.workers.servers.errors import SERVER_ERRORS
 
     run, told = folder.info().run, ""
-    # Again and again: that one's turn to take the run over comes round, and whoever watches lets it pass.
+    # In a loop: the wait ends when the run may be taken over, but this process only watches.
     while folder.info().state != "done":
         by = ""
-        with contextlib.suppress(*SERVER_ERRORS, EvalqError):  # how it was left here can be said all the same
+        with contextlib.suppress(
+            *SERVER_ERRORS, EvalqError
+        ):  # without the server, the caller reports the state noted here
             by = _living_driver(run, servers)
         if not by:
             return
@@ -164,7 +167,7 @@ def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> No
 
 
 def _living_driver(run: str, servers: Servers) -> str:
-    """Who drives a run that goes on, as its ledger knows; empty for nobody, and for one that is gone or silent."""
+    """The driver of an open run in the ledger; empty for none, and for one that is gone or silent."""
     look: RunStatus | SweepStatus | None = None
     with contextlib.suppress(Incomplete):
         look = servers.runs.poll(run)
@@ -177,8 +180,9 @@ def _living_driver(run: str, servers: Servers) -> str:
 def _elsewhere(
     folder: RunFolder, driven: AlreadyRunning, servers: Servers, reporter: Reporter, *, told: bool = False
 ) -> None:
-    """Until a run that is driven from another folder has its report, which is put into this one, or its driver is
-    silent for so long that it may be taken over: trying that again is the caller's.
+    """Wait until a run that is driven from another folder has its report, and put it into this one.
+
+    Also returns when its driver has been silent for so long that the caller may take the run over.
     """
     from evalq.producer.driving.retries import ServerRetry
     from evalq.producer.servers import named_servers
@@ -190,7 +194,7 @@ def _elsewhere(
         if not (told or isinstance(driven, Finished)):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while True:
-            # The server may be away for this command and for that driver: each waits, and nobody is heard meanwhile.
+            # While the server is away, both this command and that driver wait, and nobody hears of the driver.
             waits = retry.waits
             state = retry(lambda: ledger_state(run, servers))
             if retry.waits > waits or (not state and not lost):
@@ -202,14 +206,14 @@ def _elsewhere(
                 raise Cancelled(f"run {run} was cancelled; {folder.next_step('cancelled')}")
             if state in LEFT_ALONE:
                 raise InfrastructureError(f"run {run} was left {state} by {driven.by}; see evalq status {where}")
-            # Between its end and its report a run is done, and its driver's still. A server that has lost it is told of
-            # it again by its driver: who took it up here before that would pay for all of a sweep once more.
+            # A run that is done keeps its driver until its report. If the server lost the run, the driver restores it:
+            # taking it over here before that would pay for all calls of a sweep again.
             if state not in ("open", "done", ""):
                 return
             since = retry(orphaned.seconds)
             if since is None and time.monotonic() >= until:
                 return
-            # Nobody but that folder has the outputs: taking the run over here would pay for them again.
+            # Only that folder has the outputs: taking the run over here would pay for them again.
             if since is not None and since >= _ORPHANED_AFTER * settings.driver_seconds:
                 raise Incomplete(
                     f"run {run} is over: another producer, which is gone, collected its outputs; they are with that "
@@ -219,7 +223,7 @@ def _elsewhere(
 
 
 def _taken(folder: RunFolder, servers: Servers) -> bool:
-    """Put the report that another process left in the ledger into ``folder``; False where none is there."""
+    """Put another process's report from the ledger into ``folder``; False if there is none."""
     from evalq.producer.lifecycle.fetch import fetch
 
     if fetch(folder.info().run, folder.path, servers.runs, servers.settings) is None:
@@ -236,18 +240,18 @@ def _tell_taken(driven: AlreadyRunning, reporter: Reporter) -> None:
 
 
 def _note_done(folder: RunFolder) -> None:
-    """Note that the run is done, by legal moves: one whose calls were made elsewhere was still calling here."""
+    """Note that the run is done, by legal moves: if its calls were made elsewhere, it was still calling here."""
     if in_calls(folder):
         leave_to_others(folder)
     steps: tuple[RunState, ...] = ("called", "open", "done")
     for state in steps:
         if may_follow(state, folder.info().state):
             folder.note(state=state)
-    folder.drop_working_files()  # those of nothing: it was computed elsewhere
+    folder.drop_working_files()  # they hold no answers: it was computed elsewhere
 
 
 class _Orphaned:
-    """Whether all calls of a sweep were made, and nobody evaluates them any more, or has begun to."""
+    """Detects a sweep whose calls are all made and which nobody evaluates."""
 
     def __init__(self, run: str, servers: Servers) -> None:
         self._run = run
@@ -255,34 +259,35 @@ class _Orphaned:
         self._since: float | None = None
 
     def seconds(self) -> float | None:
-        """For how long that has been so; None while it is not."""
-        if not self._so():
+        """For how long the sweep has been orphaned; None if it is not."""
+        if not self._is_orphaned():
             self._since = None
             return None
         self._since = self._since or time.monotonic()
         return time.monotonic() - self._since
 
-    def _so(self) -> bool:
+    def _is_orphaned(self) -> bool:
         sweep = self._servers.sweeps.poll(self._run)
         if sweep is None or sweep.state not in CALLS_OVER or sweep.waiting:
             return False
-        further = (self._servers.sweeps.poll(name) for name in self._servers.sweeps.judge_sweeps(self._run))
-        if any(each is not None and each.state not in CALLS_OVER for each in further):
-            return False  # somebody asks about the outputs
+        judges = (self._servers.sweeps.poll(name) for name in self._servers.sweeps.judge_sweeps(self._run))
+        if any(each is not None and each.state not in CALLS_OVER for each in judges):
+            return False  # a judge sweep of the outputs is open
         with contextlib.suppress(Incomplete):
             look = self._servers.runs.poll(self._run)
             driven = bool(look.driver) and look.driver_silent <= self._servers.settings.driver_seconds
-            # One that is done keeps its driver until its report is there, which was looked for before this.
+            # A done run keeps its driver until its report is there; the caller has checked for that.
             return look.progress.state in ("open", "done") and not (driven or look.detached)
         return True
 
 
-# Trying again what has no result: failed calls, and chunks with dead records.
+# -- retrying failed calls, and chunks with dead records -------------------------------------------
 
 
 def refuse_uncallable(folder: RunFolder, backend: Backend) -> None:
-    """Raise UsageError, with the run as it was, where a target that is asked about its outputs cannot be called any
-    more, or has other settings than those of its replies.
+    """Raise UsageError if a judge target cannot be called any more, or its settings have changed since its replies.
+
+    The run stays as it is.
     """
     if holds_sweep(folder):
         from evalq.producer.sweep.execute import with_targets
@@ -293,10 +298,9 @@ def refuse_uncallable(folder: RunFolder, backend: Backend) -> None:
 
 
 def begin_retry(folder: RunFolder) -> None:
-    """Make a finished run one that goes on, without the outputs of failed calls and the answers of chunks that have
-    dead records.
+    """Reopen a finished run without the outputs of failed calls and the answers of chunks with dead records.
 
-    May be repeated after a crash. Raises UsageError for a run that is not done or has neither.
+    May be repeated after a crash. Raises UsageError if the run is not done or has nothing to retry.
     """
     info = folder.info()
     if info.state not in ("done", "retrying"):
@@ -316,12 +320,12 @@ def begin_retry(folder: RunFolder) -> None:
             else ""
         )
         raise UsageError(f"{folder.path}: no call failed and no record is dead; there is nothing to retry{more}")
-    records_of(folder)  # raises where they are elsewhere
+    records_of(folder)  # raises if they are elsewhere
     job = Job.load(folder)
     dead = info.retry or {
         str(seq): count for seq, answer in answers(folder) if (count := decode(answer, job.evaluator).tally.dead)
     }
-    # Before they are set aside: whoever goes on after a crash no longer finds their counts among the answers.
+    # Note the counts before setting the answers aside: after a crash they cannot be counted again.
     folder.note(retry=dead)
     KeptAnswers.keep_for_retry(folder, {int(seq) for seq in dead})
     folder.note(state="retrying")
