@@ -32,6 +32,7 @@ _WORDS = {
     "sealed": "planned",
     "stale": "outdated",
     "reconciled": "republished",
+    "divergent": "differing",
     "finals": "report attempts",
     "suspect": "overdue",
     "leases": "in work",

@@ -122,7 +122,7 @@ def test_status_speaks_plainly(server: Server, rows: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     words = {line.partition("  ")[0].split(" ")[0] for line in shown.stdout.splitlines()}
     assert not words & {"sealed", "epoch", "stale", "reconciled", "suspect", "leases", "divergent"}
-    assert "all cut   yes" in shown.stdout
+    assert "planned   yes" in shown.stdout
     assert "resumed   0" in shown.stdout
 
 
