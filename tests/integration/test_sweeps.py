@@ -732,7 +732,7 @@ def test_wrong_requests_are_told_before_anything_is_called(
             "--broker",
             server.url,
         ): "no calling process knows a target 'dog' (known: chat)",
-        ("golden.json", "--target", "chat", "--outputs", "golden.json"): "give one of them",
+        ("golden.json", "--target", "chat", "--outputs", "golden.json"): "give only one of them",
         ("mute.json", "--target", "chat", "--targets", "targets.yaml"): "test_cases.full_vs_tests[0].input: missing",
         ("golden.json", "--target", "chat", "--inline"): "--inline makes no live calls",
         ("golden.json", "--target", "chat"): "live calls from here need a targets file: name yours with --targets FILE",
