@@ -97,9 +97,10 @@ def _server(settings: Settings) -> Iterator[Address]:
 
 async def _try(target: NamedTarget, settings: Settings, server: Address, trial: _Trial) -> list[list[Answer | Failure]]:
     """Every attempt of each call, in the order in which the calls ended."""
+    from evalq.workers.callers.target_sessions import limits_of
     from evalq.workers.ratelimit import RateLimiter
     from evalq.workers.servers.connections import connect
-    from evalq.workers.targets import Call, Caller, call_paced, limits_of
+    from evalq.workers.targets import Call, Caller, call_paced
 
     repeats = iter(range(trial.repeat))
     results: list[list[Answer | Failure]] = []

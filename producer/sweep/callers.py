@@ -155,7 +155,7 @@ class CallingProcesses:
         self._alone = None
         configs = {facts.config for _, facts in able}
         if not any(map(self._header.may_call, configs)):
-            raise UsageError(_changed(self._header, configs))
+            raise UsageError(changed_settings(self._header, configs))
         # Those who may not call it give no outputs, and so make no difference.
         configs = set(filter(self._header.may_call, configs))
         if len(configs) > 1:
@@ -164,7 +164,7 @@ class CallingProcesses:
         return configs.pop()
 
 
-def _changed(header: SweepHeader, configs: Iterable[str]) -> str:
+def changed_settings(header: SweepHeader, configs: Iterable[str]) -> str:
     then, now = header.asked[SETTINGS], ", ".join(sorted(configs))
     before = header.asked.get("extends", header.run)
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from evalq.evalcore.contract.evaluator import Stage
 from evalq.evalcore.errors import (
@@ -19,32 +20,29 @@ from evalq.evalcore.errors import (
 )
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.life import RunState
-from evalq.producer.driving.driver import Driver
 from evalq.producer.driving.interrupts import Interrupts
-from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.monitor.progress import Reporter, ShownProgress
 from evalq.producer.run.backend import Backend, note_state, raise_interrupted
-from evalq.producer.sweep.callers import Health
-from evalq.producer.sweep.judge_stage import JudgeCalls, JudgeSweep
-from evalq.producer.sweep.judge_targets import settle_targets
-from evalq.producer.sweep.reuse import Cache
+from evalq.producer.sweep.direct import DirectCalls, LocalTargets
+from evalq.producer.sweep.intake import warn_of_calls
+from evalq.producer.sweep.reuse import open_cache
 from evalq.producer.sweep.sweep import Sweep
-from evalq.producer.sweep.work import SweepWork
-from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.sweep_model import SweepStatus
-from evalq.workers.ledger.sweeps import SweepLedger
-from evalq.workers.processes.identity import driver_token
-from evalq.workers.servers.connections import connect
+
+if TYPE_CHECKING:
+    from evalq.producer.sweep.judge_stage import JudgeSweep
 
 
 class Calling:
-    """The calls of ``sweep`` over the servers of ``shared``; users name ``backend`` to resume them."""
+    """The calls of ``sweep``: over the servers of ``where``, or by this process alone to the targets there.
+
+    Users name ``backend`` to resume them.
+    """
 
     def __init__(
-        self, sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter, interrupts: Interrupts
+        self, sweep: Sweep, where: Backend | LocalTargets, backend: Backend, reporter: Reporter, interrupts: Interrupts
     ) -> None:
         self._sweep = sweep
-        self._shared = shared
+        self._where = where
         self._backend = backend
         self._reporter = reporter
         self._interrupts = interrupts
@@ -84,30 +82,36 @@ class Calling:
                 note_state(sweep.folder, self._state)
 
     def _drive(self) -> dict[str, Json]:
-        """Drive the sweep until the calls are over; return how they ended. Raises Interrupted if it was paused."""
-        sweep, shared, reporter = self._sweep, self._shared, self._reporter
-        # Do not retry here: the news can wait, but the loop that asks for them cannot.
-        client = connect(shared.settings.ledger_address, shared.settings, again=False)
-        health = Health(Heartbeats(client), sweep.header)
+        """Make the calls until they are over; return how they ended. Raises Interrupted if they were paused."""
         try:
-            with (
-                reporter.watching() as watch,
-                sweep_driver(sweep, shared, reporter, self._interrupts) as (driver, work),
-            ):
+            if isinstance(self._where, LocalTargets):
+                return self._call_alone(self._where)
+            from evalq.producer.sweep.ledger_calls import drive_calls
 
-                def seen(progress: ShownProgress) -> None:
-                    work.warnings.show(reporter, sweep.header.target, here=self._backend.calls_here)
-                    for line in health.news():
-                        reporter.warn(line)
-                    watch(progress)
-
-                driver.drive(seen)
-                return work.facts()
+            return drive_calls(self._sweep, self._where, self._backend, self._reporter, self._interrupts)
         except KeyboardInterrupt:
-            raise_interrupted(sweep.folder, self._backend, self._leave)
+            raise_interrupted(self._sweep.folder, self._backend, self._leave)
         except Paused:
             self._state = "paused"
-            raise Interrupted(self._backend.resume(sweep.folder)) from None
+            raise Interrupted(self._backend.resume(self._sweep.folder)) from None
+
+    def _call_alone(self, targets: LocalTargets) -> dict[str, Json]:
+        reporter = self._reporter
+        with contextlib.ExitStack() as stack:
+            then = f"move it away, and resume with: {self._backend.resume(self._sweep.folder)}"
+            cache = open_cache(self._sweep.live.cache, then, stack)
+            calls = DirectCalls(self._sweep, targets, cache, lambda: self._interrupts.again)
+
+            def watch_calls(progress: ShownProgress) -> None:
+                while calls.warnings:
+                    reporter.warn(calls.warnings.pop(0))
+                watch(progress)
+
+            try:
+                with reporter.watching() as watch:
+                    return calls.make(watch_calls)
+            finally:
+                warn_of_calls(calls.in_flight, reporter)
 
     def _leave(self, state: RunState) -> None:
         self._state = state
@@ -129,49 +133,25 @@ class Calling:
         )
 
 
-@contextlib.contextmanager
-def sweep_driver(
-    sweep: Sweep, backend: Backend, reporter: Reporter, interrupts: Interrupts
-) -> Iterator[tuple[Driver[SweepStatus], SweepWork]]:
-    """A driver over the servers of ``backend``, and its work; the driver gives the sweep up at the end.
-
-    The first Ctrl-C pauses the sweep and waits a moment for calls in flight. The next Ctrl-C stops the wait.
-    """
-    settings = backend.settings
-    with contextlib.ExitStack() as stack:
-        # The sweep already uses this cache, so users cannot choose another one.
-        then = f"move it away, and resume with: {backend.resume(sweep.folder)}"
-        cache = Cache(sweep.live.cache, then) if sweep.live.cache else None
-        if cache is not None:
-            stack.callback(cache.close)
-        retry = ServerRetry(settings, reporter, backend.check)
-        stack.enter_context(retry.reporting())
-        ledger = SweepLedger(retry.client(), settings, driver_token())
-        work = SweepWork(sweep, ledger, cache, server=backend.server, hurried=lambda: interrupts.again)
-        driver = Driver(work, retry, backend.server)
-        try:
-            with driver.leaving(reporter):
-                yield driver, work
-            retry.once(driver.release)
-        finally:
-            if work.in_flight:
-                reporter.warn(
-                    f"{work.in_flight:,} calls were still in flight then: they may have to be paid all the same"
-                )
-
-
 # Calls about outputs, before they are evaluated.
 
 
 def ask_further(
-    sweep: Sweep, stage: Stage, backends: tuple[Backend, Backend], reporter: Reporter, interrupts: Interrupts,
+    sweep: Sweep,
+    stage: Stage,
+    backends: tuple[Backend | LocalTargets, Backend],
+    reporter: Reporter,
+    interrupts: Interrupts,
     used: tuple[int, float],
-) -> None:  # fmt: skip
+) -> None:
     """Ask all questions about the outputs, target by target, within the rest of the budgets.
 
     The first of ``backends`` makes the calls; users name the second to resume them. ``used`` holds the attempts and the
     cost of the calls for the outputs. Raises the errors of making calls.
     """
+    from evalq.producer.sweep.judge_stage import JudgeCalls
+    from evalq.producer.sweep.judge_targets import settle_targets
+
     left = False
     with _halting(sweep, backends[1]):
         settle = partial(settle_targets, sweep, backends, reporter)

@@ -31,6 +31,7 @@ from evalq.producer.run.backend import (
     shared_backend,
 )
 from evalq.producer.run.execute import carry_out_here
+from evalq.producer.sweep.direct import LocalTargets, calls_alone
 from evalq.producer.sweep.head import prompts_digest, read_head
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep, read_prompts
@@ -107,14 +108,14 @@ def _carry_out_here(
 ) -> tuple[Job, dict[str, Json]]:
     """`carry_out_sweep` for whoever holds the folder already."""
     try:
-        if backend.inline:
-            raise UsageError("--inline makes no live calls: they are paced through a server; omit --inline")
         # Before the first call: whoever resumes after a kill finds it there.
         _note_targets(backend, sweep.folder)
-        with shared_backend(backend, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=True) as shared:
+        alone = calls_alone(sweep, backend)
+        with shared_backend(backend, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=not alone) as shared:
             # Imported while what was started here comes up.
-            _make_calls(sweep, shared, backend, reporter, interrupts)
-            _forget_evaluation(sweep, shared, backend, reporter)
+            _make_calls(sweep, LocalTargets(backend) if alone else shared, backend, reporter, interrupts)
+            if not alone:
+                _forget_evaluation(sweep, shared, backend, reporter)
             job = sweep.job()
             report = carry_out_here(job, shared, reporter, backend)
             # Not before the report is there: until then a resume needs what was asked and recorded.
@@ -127,19 +128,23 @@ def _carry_out_here(
         raise
 
 
-def _make_calls(sweep: Sweep, shared: Backend, backend: Backend, reporter: Reporter, interrupts: Interrupts) -> None:
+def _make_calls(
+    sweep: Sweep, where: Backend | LocalTargets, backend: Backend, reporter: Reporter, interrupts: Interrupts
+) -> None:
     """All calls: those for outputs, where a target is called, and those about outputs."""
     from evalq.producer.sweep.calls import Calling, ask_further
-    from evalq.producer.sweep.judge_targets import refuse_uncalled
 
-    # Before the first call: outputs would be paid for that cannot be judged then.
-    refuse_uncalled(sweep, backend, shared)
+    if sweep.stage is not None:
+        from evalq.producer.sweep.judge_targets import refuse_uncalled
+
+        # Before the first call: outputs would be paid for that cannot be judged then.
+        refuse_uncalled(sweep, backend, backend if isinstance(where, LocalTargets) else where)
     used = (0, 0.0)
     if sweep.live.target:
-        facts = Calling(sweep, shared, backend, reporter, interrupts).make()
+        facts = Calling(sweep, where, backend, reporter, interrupts).make()
         used = (int(facts["attempts"]), float(facts["cost"]))
     if sweep.stage is not None:
-        ask_further(sweep, sweep.stage, (shared, backend), reporter, interrupts, used)
+        ask_further(sweep, sweep.stage, (where, backend), reporter, interrupts, used)
 
 
 def _further(sweep: Sweep) -> list[JudgeSweep]:
@@ -194,7 +199,7 @@ def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request:
 
 def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter) -> None:
     """Leave a sweep (or the one begun in a folder) to the processes that call."""
-    from evalq.producer.sweep.calls import sweep_driver
+    from evalq.producer.sweep.ledger_calls import sweep_driver
 
     with hold_folder(given.folder if isinstance(given, Sweep) else given, backend) as interrupts:
         if isinstance(given, RunFolder):

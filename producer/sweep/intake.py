@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.errors import StorageError
 from evalq.evalcore.model.calls import Output
+from evalq.producer.monitor.progress import Reporter
 from evalq.producer.sweep.reuse import Cache, SourceRun, lineage_of
 from evalq.producer.sweep.sweep import Sweep
-from evalq.workers.ledger.sweeps import SweepLedger
+
+if TYPE_CHECKING:
+    from evalq.workers.ledger.sweeps import SweepLedger
 
 COLLECT_STEP = 500
 IDLE_SECONDS = 0.05
@@ -21,12 +25,22 @@ PAUSE_SECONDS = 3.0
 ledger, and of a cancelled sweep nobody collects it."""
 
 
-class SweepIntake:
-    """Records outputs of ``sweep`` from its ledger, and from a ``cache`` where there is one; ``stops`` hears of it."""
+class OutputLedger(Protocol):
+    """What is told of outputs and decided cases: the sweep's ledger, where it has one."""
 
-    def __init__(self, sweep: Sweep, calls: SweepLedger, stops: EarlyStopping, cache: Cache | None) -> None:
+    def restore(self, run: str, calls: Sequence[int]) -> None:
+        """Count calls as recorded whose outputs the run folder has."""
+
+    def halt(self, run: str, cases: Iterable[int], *, go: bool = False) -> None:
+        """Make no more calls of these cases; with ``go``, make them again."""
+
+
+class OutputIntake:
+    """Records outputs of ``sweep``, also those of earlier runs and of a ``cache``; ``stops`` hears of them."""
+
+    def __init__(self, sweep: Sweep, ledger: OutputLedger, stops: EarlyStopping, cache: Cache | None) -> None:
         self._sweep = sweep
-        self._calls = calls
+        self._ledger = ledger
         self._stops = stops
         self._cache = cache
         self._reuse = bool(sweep.live.reuse) and sweep.folder.info().lineage is None
@@ -35,27 +49,21 @@ class SweepIntake:
         """Whether the target was called under other settings than before: since it was begun, or by somebody else."""
         self.uncached = ""
         """Why the cache is not given any more outputs, to be told once."""
-        self.in_flight = 0
-        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
 
     @property
     def known(self) -> bool:
         """Whether some of its outputs may be known before they are called."""
         return self._reuse or self._cache is not None or self._sweep.given_before
 
-    def take(self) -> bool:
-        """Take recorded outputs; they leave the ledger once they are safe in the folder. False when there was none."""
-        found = self._calls.collect(self._sweep.run, COLLECT_STEP)
-        if not found.outputs:
-            return False
+    def record(self, outputs: Sequence[Output], recorded: Callable[[], None] = lambda: None) -> None:
+        """Record these in the folder, call ``recorded``, and then give them to the cache."""
         if self._config is None:
             self._config = self._sweep.recorded.config
-        fresh = self._keep(found.outputs)
-        self._calls.trim(self._sweep.run, found)
+        fresh = self._keep(outputs)
+        recorded()
         self._compare(fresh)
         if self._cache is not None:
             self._remember(self._cache, fresh)
-        return True
 
     def _remember(self, cache: Cache, fresh: Sequence[Output]) -> None:
         """Put fresh outputs into the cache, last: what a crash keeps out of it costs only a later sweep a call.
@@ -73,21 +81,6 @@ class SweepIntake:
         configs = {output.config for output in fresh}
         self._config = self._config or min(configs, default="")
         self.several |= not configs <= {self._config}
-
-    def drain(self, hurried: Callable[[], bool] = bool) -> None:
-        """Keep what ends in the next moment of calls that are handed out no more; less of it where ``hurried``."""
-        deadline = time.monotonic() + PAUSE_SECONDS
-        while (look := self._calls.poll(self._sweep.run)) is not None:
-            # In the folder, too: a server that forgets the sweep no longer knows what was in flight.
-            self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
-            self.in_flight = look.busy
-            if not (look.busy or look.waiting):
-                return
-            if self.take():
-                continue  # what is recorded is kept, however much it is: no more of it comes than is in flight
-            if hurried() or time.monotonic() > deadline:
-                return
-            time.sleep(IDLE_SECONDS)
 
     def waits_for(self, config: str) -> str:
         """Who is asking some of the same now, with the same cache: its answers are waited for, and not paid twice.
@@ -110,7 +103,7 @@ class SweepIntake:
         told = self._take_over(config) if self._reuse and config else ""
         for outputs in self._sweep.recorded_elsewhere(config) if config else ():
             fresh = self._keep(outputs, cached=True)
-            self._calls.restore(self._sweep.run, [output.call for output in fresh])
+            self._ledger.restore(self._sweep.run, [output.call for output in fresh])
         if self._cache is not None and config:
             self._take_from_cache(self._cache, config)
         return told
@@ -121,7 +114,7 @@ class SweepIntake:
         for giver in givers:
             for outputs in giver.taken(prompts, live, config, recorded.has):
                 fresh = self._keep(outputs, cached=True, of=giver.run)
-                self._calls.restore(self._sweep.run, [output.call for output in fresh])
+                self._ledger.restore(self._sweep.run, [output.call for output in fresh])
         self._reuse = False
         # Noted at the end: a takeover that was cut off begins again, and passes over what is recorded.
         lineage = lineage_of({giver.run: giver for giver in givers}, recorded.reused)
@@ -140,7 +133,7 @@ class SweepIntake:
             fresh += [msgspec.structs.replace(o, call=r * header.cases + number) for r, o in sorted(found.items())]
         self._keep(fresh, cached=True)
         # The folder has them by now: counted the other way round, a crash in between would have them paid for.
-        self._calls.restore(self._sweep.run, [output.call for output in fresh])
+        self._ledger.restore(self._sweep.run, [output.call for output in fresh])
 
     def _keep(self, outputs: Sequence[Output], *, cached: bool = False, of: str = "") -> list[Output]:
         mine = list(filter(self._sweep.header.has_call, outputs))
@@ -149,13 +142,52 @@ class SweepIntake:
         return fresh
 
 
+class SweepIntake(OutputIntake):
+    """Takes outputs from a ledger."""
+
+    def __init__(self, sweep: Sweep, calls: SweepLedger, stops: EarlyStopping, cache: Cache | None) -> None:
+        super().__init__(sweep, calls, stops, cache)
+        self._calls = calls
+        self.in_flight = 0
+        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
+
+    def take(self) -> bool:
+        """Take recorded outputs; they leave the ledger once they are safe in the folder. False when there was none."""
+        found = self._calls.collect(self._sweep.run, COLLECT_STEP)
+        if not found.outputs:
+            return False
+        self.record(found.outputs, lambda: self._calls.trim(self._sweep.run, found))
+        return True
+
+    def drain(self, hurried: Callable[[], bool] = bool) -> None:
+        """Keep what ends in the next moment of calls that are handed out no more; less of it where ``hurried``."""
+        deadline = time.monotonic() + PAUSE_SECONDS
+        while (look := self._calls.poll(self._sweep.run)) is not None:
+            # In the folder, too: a server that forgets the sweep no longer knows what was in flight.
+            self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
+            self.in_flight = look.busy
+            if not (look.busy or look.waiting):
+                return
+            if self.take():
+                continue  # what is recorded is kept, however much it is: no more of it comes than is in flight
+            if hurried() or time.monotonic() > deadline:
+                return
+            time.sleep(IDLE_SECONDS)
+
+
+def warn_of_calls(in_flight: int, reporter: Reporter) -> None:
+    """Warn of calls that had not ended when their sweep was left."""
+    if in_flight:
+        reporter.warn(f"{in_flight:,} calls were still in flight then: they may have to be paid all the same")
+
+
 # Cases that its stop rule decides before all of their calls are made.
 
 
 class EarlyStopping:
     """The decided cases of one sweep, which its ledger is told of; none where it has no stop rule."""
 
-    def __init__(self, sweep: Sweep, calls: SweepLedger) -> None:
+    def __init__(self, sweep: Sweep, calls: OutputLedger) -> None:
         self._sweep = sweep
         self._calls = calls
         self._rule = live_calls(sweep.evaluator).stopping(sweep.request) if sweep.live.stop else None

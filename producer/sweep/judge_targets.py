@@ -19,6 +19,7 @@ from evalq.producer.folder.files import OUTPUTS
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import Backend
 from evalq.producer.sweep.callers import Callers, CallingProcesses, Warnings
+from evalq.producer.sweep.direct import LocalTargets
 from evalq.producer.sweep.judge_stage import JudgeSweep, TargetSettings, judge_sweeps
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.callers.choices import known_facts
@@ -48,14 +49,17 @@ def refuse_uncalled(sweep: Sweep, backend: Backend, shared: Backend) -> None:
 
 
 def settle_targets(
-    sweep: Sweep, backends: tuple[Backend, Backend], reporter: Reporter, targets: Sequence[str]
+    sweep: Sweep, backends: tuple[Backend | LocalTargets, Backend], reporter: Reporter, targets: Sequence[str]
 ) -> dict[str, TargetSettings]:
     """{target: the settings under which it is asked} of those that are: those of its replies, where there are any.
 
     Waits until somebody can call each. ``backends``: where calls are made, and what a user would name to resume them.
     Raises UsageError where a target has no such settings any more, or several; what waiting for a server raises.
     """
-    shared, backend = backends
+    where, backend = backends
+    if isinstance(where, LocalTargets):
+        return _settle_alone(sweep, Callers(backend, backend), targets)
+    shared = where
     callers, found = Callers(backend, shared), {}
     retry = ServerRetry(shared.settings, reporter, shared.check)
     with retry.reporting(), contextlib.closing(retry.client()) as client:
@@ -72,6 +76,16 @@ def settle_targets(
             for each in asked:
                 if each.settings != found[target].config:
                     retry(partial(_forget, each, ledger))
+    return found
+
+
+def _settle_alone(sweep: Sweep, callers: Callers, targets: Sequence[str]) -> dict[str, TargetSettings]:
+    """`settle_targets` for a command that makes all calls itself."""
+    found, before = {}, judge_sweeps(sweep.folder)
+    for target in targets:
+        settled = _settled(callers, target)
+        asked = [each for each in before if each.header.target == target]
+        found[target] = msgspec.structs.replace(settled, config=_one_of({settled.config}, target, asked, settled.parts))
     return found
 
 

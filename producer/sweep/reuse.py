@@ -236,3 +236,12 @@ class Cache:
             raise StorageError(f"{self._path}: this cache cannot be used: {error}; {self._then}") from error
         except WireError as error:
             raise WireError(f"{self._path}: {error}") from error
+
+
+def open_cache(path: str, then: str, stack: contextlib.ExitStack) -> Cache | None:
+    """The cache at ``path``, which ``stack`` closes; None for an empty path. Raises what `Cache` raises."""
+    if not path:
+        return None
+    cache = Cache(path, then)
+    stack.callback(cache.close)
+    return cache

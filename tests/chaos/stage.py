@@ -29,6 +29,8 @@ TWIN_SECONDS = 120.0
 _AWAY = (
     *("no server answers", "is a read-only replica", "is driven by another process"),
     *("Input/output error", "No space left"),
+    # By another producer, whose disk failed: it paused the run for all that wait for it.
+    "was left paused by",
 )
 """What a producer ends with that a user would start again."""
 

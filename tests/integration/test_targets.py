@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import BrokerUnreachable
+from evalq.workers.callers.target_sessions import limits_of
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ratelimit import PoolLimits, RateLimiter
-from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, limits_of, load_targets
+from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, load_targets
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, wait_until
 

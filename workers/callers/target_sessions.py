@@ -17,8 +17,8 @@ import redis
 from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.workers.callers.outcomes import Breaker
 from evalq.workers.ledger.heartbeats import TargetFacts
-from evalq.workers.ratelimit import RateLimiter
-from evalq.workers.targets import Caller, NamedTarget, limits_of
+from evalq.workers.ratelimit import PoolLimits, RateLimiter
+from evalq.workers.targets import Caller, NamedTarget
 from evalq.workers.targets.config import choose
 from evalq.workers.targets.target import config_digest, core_digest, files_seen, given_digests, listed_digests
 
@@ -145,6 +145,14 @@ class TargetSessions:
         if named.name not in self._known or self._known[named.name][0] != seen:
             self._known[named.name] = seen, target_facts(named)
         return self._known[named.name][1]
+
+
+def limits_of(named: NamedTarget) -> PoolLimits:
+    """The limits of the fleet's pool for the target."""
+    target = named.target
+    return PoolLimits(
+        target.requests_per_minute, target.tokens_per_minute, target.max_concurrency, target.tokens_per_call
+    )
 
 
 def target_facts(named: NamedTarget) -> TargetFacts:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evalq.workers.targets.answers import KINDS, Answer, Call, CallFailed, Failure, FailureKind
-    from evalq.workers.targets.caller import Caller, Tries, attempt, call_paced, limits_of
+    from evalq.workers.targets.caller import Caller, Tries, attempt, call_paced
     from evalq.workers.targets.config import key_names, load_targets
     from evalq.workers.targets.target import NamedTarget, Target
 
@@ -31,13 +31,12 @@ __all__ = [
     "attempt",
     "call_paced",
     "key_names",
-    "limits_of",
     "load_targets",
 ]
 
 _PLACES = {
     **dict.fromkeys(("KINDS", "Answer", "Call", "CallFailed", "Failure", "FailureKind"), "answers"),
-    **dict.fromkeys(("Caller", "Tries", "attempt", "call_paced", "limits_of"), "caller"),
+    **dict.fromkeys(("Caller", "Tries", "attempt", "call_paced"), "caller"),
     **dict.fromkeys(("key_names", "load_targets"), "config"),
     **dict.fromkeys(("NamedTarget", "Target"), "target"),
 }

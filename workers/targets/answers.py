@@ -110,7 +110,8 @@ class Failure(_Reply, frozen=True, kw_only=True):
     """No answer, for a ``reason`` that a user can act on; ``text`` is what came all the same, such as bad output.
 
     ``retry_after_seconds`` is what the server asked to wait. Tokens are there when a bad output was paid for. ``down``:
-    by this failure the target itself does not answer, whatever it is asked.
+    by this failure the target itself does not answer, whatever it is asked. It was not ``connected``: nobody there
+    heard of the call.
     """
 
     kind: FailureKind
@@ -119,6 +120,7 @@ class Failure(_Reply, frozen=True, kw_only=True):
     status: int | None = None
     retry_after_seconds: float | None = None
     down: bool = False
+    connected: bool = True
     latency_seconds: float = 0.0
 
 

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -17,7 +17,6 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.processes.environment import inherited, is_secret
-from evalq.workers.ratelimit import PoolLimits, RateLimiter
 from evalq.workers.targets.answers import Answer, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
@@ -75,7 +74,8 @@ class Caller:
             took = min(time.monotonic() - began, target.timeout_seconds)
             result = Failure(kind="timeout", reason=reason, down=True, latency_seconds=took)
         except OSError as error:
-            result = Failure(kind="server", reason=f"cannot be started: {error.strerror or error}", down=True)
+            reason = f"cannot be started: {error.strerror or error}"
+            result = Failure(kind="server", reason=reason, down=True, connected=False)
         except Exception as error:  # one failed call must not end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
@@ -127,17 +127,28 @@ def _cut(result: R, count: int) -> R:
     return msgspec.structs.replace(result, cut=count, note="; ".join(filter(None, (result.note, told))))
 
 
-def limits_of(named: NamedTarget) -> PoolLimits:
-    """The limits of the fleet's pool for the target."""
-    target = named.target
-    return PoolLimits(
-        target.requests_per_minute, target.tokens_per_minute, target.max_concurrency, target.tokens_per_call
-    )
+class Pacer(Protocol):
+    """Gives each call of a target its turn, and learns what came of it: of the fleet, or of this process alone."""
+
+    async def acquire(self) -> Any:
+        """Wait for a turn, which `settle` is given. Raises BrokerUnreachable if a server that paces is lost."""
+
+    def settle(
+        self,
+        grant: Any,
+        *,
+        refused: bool,
+        served: bool,
+        retry_after_seconds: float | None,
+        spent: bool,
+        tokens: int | None,
+    ) -> None:
+        """``refused`` by a rate limit, or ``served``; ``spent``: the next call would be refused."""
 
 
 async def attempt(
     caller: Caller,
-    pacer: RateLimiter,
+    pacer: Pacer,
     call: Call,
     wanted: Callable[[], Awaitable[bool]] | None = None,
     slots: asyncio.Semaphore | None = None,
@@ -188,7 +199,7 @@ class Tries:
         return _wait(rule, before, told)
 
 
-async def call_paced(caller: Caller, pacer: RateLimiter, call: Call) -> list[Answer | Failure]:
+async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | Failure]:
     """Make a call at the fleet's pace, and retry it by the target's policy. Return every attempt; the last one counts.
 
     Raises BrokerUnreachable if the server that paces is lost.

@@ -57,6 +57,10 @@ _LIMITED = (
 wherever that is, and the group, itself with it."""
 
 
+_NOT_STARTED = (126, 127)
+"""Exit codes of a shell for a program that it may not execute, or does not find."""
+
+
 class CommandClient:
     """A target of kind command: a process, in a group of its own, for each call."""
 
@@ -103,8 +107,12 @@ class CommandClient:
         seconds, text = time.monotonic() - began, out.decode(errors="replace")
         if code != 0:
             said = _tail(err.decode(errors="replace"))
-            reason = f"the program {_ended(code)}" + (f": {said}" if said else "")
-            return Failure(kind="server", reason=reason, text=text, latency_seconds=seconds)
+            missing = code in _NOT_STARTED and not text
+            what = "the program cannot be started" if missing else f"the program {_ended(code)}"
+            reason = what + (f": {said}" if said else "")
+            return Failure(
+                kind="server", reason=reason, text=text, latency_seconds=seconds, down=missing, connected=not missing
+            )
         return Answer(text=text, latency_seconds=seconds)
 
 

@@ -283,7 +283,7 @@ class Web:
         except httpx.TimeoutException:
             return Failure(kind="timeout", reason="no answer in time", down=True)
         except httpx.ConnectError as error:
-            return Failure(kind="server", reason=f"cannot connect: {_cause(error)}", down=True)
+            return Failure(kind="server", reason=f"cannot connect: {_cause(error)}", down=True, connected=False)
         except (httpx.HTTPError, httpx.StreamError) as error:
             return Failure(kind="server", reason=_cut(error), down=True)
         except httpx.InvalidURL:
