@@ -209,11 +209,10 @@ class DirectCalls:
 
     def _note_unwritten(self) -> None:
         """The folder takes no more outputs: note in its reserved room how many were paid for and are gone."""
-        calls, holder = self._calls, self._holder
+        calls, holder, gone = self._calls, self._holder, self._calls.unrecorded
+        tallies = {holder.name: holder.wire(calls.wasted + sum(gone))}
         with contextlib.suppress(OSError):  # the disk itself may be gone
-            self._sweep.recorded.note_stopped(
-                calls.begun_before + calls.begun, {holder.name: holder.wire(calls.wasted)}, {}, calls.unrecorded
-            )
+            self._sweep.recorded.note_stopped(calls.begun_before + calls.begun, tallies, {}, len(gone))
 
     def _take(self, *, wait: bool) -> bool:
         """Record what was made; return False if there was nothing."""
@@ -330,7 +329,7 @@ class _CallLoop:
         self.begun = self.wasted = 0
         """Attempts of this process that began, and those that ended without an output."""
         self._chosen: dict[int, bool] = {}
-        self._unrecorded: set[int] = set()
+        self._unrecorded: dict[int, int] = {}
         self._paid, self._lost, self._errors = recorded.paid, recorded.lost, recorded.errors
         self._told, self._untold = recorded.spending.told, recorded.spending.untold
         self._cost = recorded.cost
@@ -351,9 +350,9 @@ class _CallLoop:
         return len(self._chosen)
 
     @property
-    def unrecorded(self) -> int:
-        """Outputs that the folder does not have yet."""
-        return len(self._unrecorded)
+    def unrecorded(self) -> list[int]:
+        """Of each output that the folder does not have yet, the number of attempts."""
+        return list(self._unrecorded.values())
 
     @property
     def idle(self) -> bool:
@@ -375,7 +374,8 @@ class _CallLoop:
 
     def recorded(self, calls: Iterable[int]) -> None:
         """These are in the folder now."""
-        self._unrecorded.difference_update(calls)
+        for call in calls:
+            self._unrecorded.pop(call, None)
         self.wake()
 
     def wake(self) -> None:
@@ -444,6 +444,9 @@ class _CallLoop:
             finally:
                 self._chosen.pop(call, None)
                 self._release()
+            # What is paid for and not on disk is at most a call a lane, should the process be killed.
+            while call in self._unrecorded:
+                await self._released()
 
     def _next(self) -> int | None:
         """The next call to make; None while there is none."""
@@ -500,7 +503,7 @@ class _CallLoop:
 
     def _give(self, result: Result) -> None:
         output = result.output
-        self._unrecorded.add(output.call)
+        self._unrecorded[output.call] = len(output.attempts)
         if not result.fatal:
             self._paid += 1
         self._cost += output.cost
