@@ -331,7 +331,7 @@ class _CallLoop:
         self._chosen: dict[int, bool] = {}
         self._unrecorded: dict[int, int] = {}
         self._paid, self._lost, self._errors = recorded.paid, recorded.lost, recorded.errors
-        self._told, self._untold = recorded.spending.told, recorded.spending.untold
+        self._priced, self._unpriced_answers = recorded.spending.known, recorded.spending.unknown
         self._cost = recorded.cost
         self._answered = bool(recorded.count - recorded.errors)
         self._pointer = 0
@@ -369,7 +369,7 @@ class _CallLoop:
     @property
     def spent_reason(self) -> str:
         """Why it is spent."""
-        costless = self._unpriced() and self._untold
+        costless = self._unpriced() and self._unpriced_answers
         return "the target tells no tokens, so its cost is not known" if costless else "the budget is spent"
 
     def recorded(self, calls: Iterable[int]) -> None:
@@ -507,8 +507,8 @@ class _CallLoop:
         if not result.fatal:
             self._paid += 1
         self._cost += output.cost
-        self._told += output.priced == "told"
-        self._untold += output.untold
+        self._priced += output.priced == "told"
+        self._unpriced_answers += output.cost_unknown
         self._errors += output.failed
         self.made.put(result)
         if result.fatal:
@@ -583,7 +583,7 @@ class _CallLoop:
         return self._cost + self._lost * self._cost / self._paid if self._paid else self._cost
 
     def _unpriced(self) -> bool:
-        return bool(self._live.max_cost) and self._cost == 0 and self._told == 0
+        return bool(self._live.max_cost) and self._cost == 0 and self._priced == 0
 
     def _room(self) -> float:
         """How many more calls the budgets allow: calls, and cost at the mean of those that were paid."""
@@ -593,7 +593,7 @@ class _CallLoop:
             busy = len(self._chosen)
             if self._unpriced():
                 # What a call costs shows when one was answered: ten at once could cost many times the budget.
-                room = min(room, _ENOUGH_UNPRICED - self._untold - self._lost - busy, 1 + self._errors - busy)
+                room = min(room, _ENOUGH_UNPRICED - self._unpriced_answers - self._lost - busy, 1 + self._errors - busy)
             elif self._cost > 0:
                 room = min(room, math.floor((most_cost - self._spent_cost()) / (self._cost / self._paid) + 1e-6) - busy)
         return room

@@ -59,7 +59,7 @@ def sweep_driver(
         then = f"move it away, and resume with: {backend.resume(sweep.folder)}"
         cache = open_cache(sweep.live.cache, then, stack)
         retry = ServerRetry(settings, reporter, backend.check)
-        stack.enter_context(retry.telling())
+        stack.enter_context(retry.reporting())
         ledger = SweepLedger(retry.client(), settings, driver_token())
         work = SweepWork(sweep, ledger, cache, server=backend.server, hurried=lambda: interrupts.again)
         driver = Driver(work, retry, backend.server)
