@@ -24,6 +24,7 @@ from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows, refuse
 from evalq.producer.folder.files import ASKED, FURTHER, HEAD, MANIFEST, SWEPT
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.workers.targets.spec import is_spec
 
 _allowed: set[str] = set()
 """Paths that the user of this process named for a run that had already begun."""
@@ -108,7 +109,7 @@ def note_targets(folder: RunFolder, question: str, targets: str) -> None:
     """Note the targets file that the user named for the run in ``folder``; ``question`` is its question's digest."""
     with contextlib.suppress(OSError):
         known = _load_note(folder) or _RunNote(folder.info().run)
-        path = str(Path(targets).absolute())
+        path = targets if is_spec(targets) else str(Path(targets).absolute())
         _write_note(folder, msgspec.structs.replace(known, targets=path, sha256=_digest(path), question=question))
 
 
@@ -192,6 +193,8 @@ def _heads(folder: RunFolder) -> Iterator[_FileNames]:
 
 
 def _digest(path: str) -> str:
+    if is_spec(path):
+        return hashlib.sha256(path.encode()).hexdigest()
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

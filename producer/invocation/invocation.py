@@ -185,6 +185,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, given: Mapping[str, Any]) -> Invocation:
         """Group the values that click has read, by the names of its parameters."""
 
+        given = _with_named_targets(given)
+
         def group(kind: type[_Group]) -> _Group:
             return kind(**{name: given[name] for name in kind.__struct_fields__ if name in given})
 
@@ -222,6 +224,26 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 def echo_markdown(text: str, *, nl: bool = True) -> None:
     """Print Markdown. A terminal shows its escapes, so that names there have plain underscores (pass_rate)."""
     click.echo(_INNER_UNDERSCORE.sub("_", text) if sys.stdout.isatty() else text, nl=nl)
+
+
+_TARGETS = ("target", f"{_OWN}judge", f"{_OWN}embedder")
+"""Options that name a target."""
+
+
+def _with_named_targets(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``given``, where targets that need no file are named by their specs. Raises UsageError."""
+    from evalq.workers.targets.spec import is_spec, join
+
+    specs = {option: value for option in _TARGETS if isinstance(value := given.get(option), str) and is_spec(value)}
+    if not specs:
+        return given
+    first = next(iter(specs.values()))
+    if given.get("targets"):
+        raise UsageError(f"{first}: put this target into the targets file, or omit --targets")
+    if given.get("broker"):
+        raise UsageError(f"{first}: a fleet calls only targets of its own targets file; omit --broker, or name one")
+    targets, names = join(specs.values())
+    return {**given, "targets": targets, **{option: names[spec] for option, spec in specs.items()}}
 
 
 def _tags_from(tags: Iterable[str]) -> dict[str, str]:

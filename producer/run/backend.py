@@ -33,6 +33,7 @@ from evalq.producer.monitor.progress import Reporter
 from evalq.producer.servers import named_servers
 from evalq.workers.processes.system import usable_cpus
 from evalq.workers.settings import Settings
+from evalq.workers.targets.spec import is_spec
 
 if TYPE_CHECKING:
     from evalq.producer.local.processes import Children
@@ -83,7 +84,8 @@ class Backend(msgspec.Struct, frozen=True):
     def resume(self, folder: RunFolder) -> str:
         """The command that resumes the run in ``folder`` at this backend."""
         asked = self.asked
-        targets = f"--targets {shlex.quote(asked.targets)}" if asked.targets and self.calls_here else ""
+        named = asked.targets and self.calls_here and not is_spec(asked.targets)  # evalq remembers specs
+        targets = f"--targets {shlex.quote(asked.targets)}" if named else ""
         words = ["evalq resume", folder.named(self.server), targets, "--inline" if self.inline else ""]
         return " ".join(filter(None, words))
 

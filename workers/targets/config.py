@@ -17,6 +17,7 @@ from evalq.workers.targets.command import CommandTarget
 from evalq.workers.targets.http import HttpTarget
 from evalq.workers.targets.openai import EmbeddingsTarget, OpenAiTarget
 from evalq.workers.targets.python import PythonTarget
+from evalq.workers.targets.spec import entries, is_spec
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
 
@@ -31,16 +32,25 @@ MODELS: dict[str, type[Target]] = {
 
 
 def load_targets(path: str | Path) -> dict[str, NamedTarget]:
-    """The targets of a file, by name, in its order. Raises ConfigError that names the file and every wrong key."""
+    """The targets of a file, by name, in its order; or those that the command line named (`spec`).
+
+    Raises ConfigError that names the file and every wrong key.
+    """
+    if is_spec(str(path)):
+        specs, folder = entries(str(path))
+        return _named({name: _target(name, entry, "--target", folder) for name, entry in specs.items()}, folder)
     data = load_mapping(path)
     unknown = sorted(set(data) - {"targets"})
     if unknown:
         raise ConfigError(f"{path}: {unknown[0]}: unknown key (known here: targets)")
-    entries = data.get("targets")
-    if not isinstance(entries, dict) or not entries:
+    listed = data.get("targets")
+    if not isinstance(listed, dict) or not listed:
         raise ConfigError(f"{path}: targets: must be a mapping of names to targets")
     folder = Path(path).resolve().parent
-    made = {name: _target(name, entry, path, folder) for name, entry in entries.items()}
+    return _named({name: _target(name, entry, path, folder) for name, entry in listed.items()}, folder)
+
+
+def _named(made: Mapping[str, Target], folder: Path) -> dict[str, NamedTarget]:
     others = tuple(dict.fromkeys(key for target in made.values() if (key := target.api_key_env)))
     return {name: NamedTarget(name, target, folder, keys=others) for name, target in made.items()}
 

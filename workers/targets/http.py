@@ -221,7 +221,7 @@ class HttpClient(PostingClient):
         try:
             found = find_at(reply.value, self._answer)
         except NothingThere as error:
-            return bad_reply(reply, str(error), reply.text)
+            return bad_reply(reply, f"{error}; the reply begins: {begin_of(reply.text)}", reply.text)
         prompt, completion = self._target.prompt_tokens, self._target.completion_tokens
         return Answer(
             text=found if isinstance(found, str) else msgspec.json.encode(found).decode(),
@@ -230,6 +230,11 @@ class HttpClient(PostingClient):
             limits=reply.limits,
             **token_counts(reply, _optional(reply, prompt), _optional(reply, completion)),
         )
+
+
+def begin_of(text: str) -> str:
+    """How a reply begins, on one line."""
+    return " ".join(text[:400].split())[:80]
 
 
 def bad_reply(reply: Reply, reason: str, text: str, kind: FailureKind = "bad_output") -> Failure:

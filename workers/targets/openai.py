@@ -24,6 +24,7 @@ from evalq.workers.targets.http import (
     PostingClient,
     Url,
     bad_reply,
+    begin_of,
     fill,
     secrets_of,
     shown,
@@ -115,7 +116,8 @@ class OpenAiClient(PostingClient):
             message = find_at(choice, ("message",))
         except NothingThere as error:
             # Some other service's JSON: nothing that the model wrote.
-            return bad_reply(reply, f"not a chat completion: {error}", reply.text, kind="server")
+            what = f"not a chat completion: {error}; check base_url; the reply begins: {begin_of(reply.text)}"
+            return bad_reply(reply, what, reply.text, kind="server")
         prompt, completion = (value_at(reply.value, ("usage", f"{part}_tokens")) for part in ("prompt", "completion"))
         reason, refusal = (
             text_or_none(value_at(choice, ("finish_reason",))),

@@ -1,0 +1,89 @@
+"""Targets that are named on the command line alone, without a targets file, such as ``openai:gpt-4o-mini``.
+
+A spec stands only where the user of the machine types it: nothing reads it from a suite, a cases file, a run folder or
+a message (`evalcore.trust`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from evalq.evalcore.errors import UsageError
+
+FORMS = ("openai:MODEL", "ollama:MODEL", "http://HOST/PATH", "python:MODULE:FUNCTION", "command:PROGRAM")
+"""What can be named without a file."""
+KEY_VARIABLES = {"openai": "OPENAI_API_KEY"}
+"""The one variable of the environment that a provider's key is read from."""
+_URLS = {"openai": "https://api.openai.com/v1", "ollama": "http://127.0.0.1:11434/v1"}
+_SPEC = re.compile(r"(?:openai|ollama|python|command|in):(?!//)|https?://")
+_LINE = "\n"
+_IN = "in:"
+"""Begins the line that holds the folder in which the specs were typed: where modules and programs are."""
+_LONGEST_NAME = 64
+
+
+def is_spec(text: str) -> bool:
+    """Whether ``text`` names targets by themselves, and not in a file."""
+    return bool(_SPEC.match(text))
+
+
+def entries(specs: str) -> tuple[dict[str, dict[str, Any]], Path]:
+    """{name: entry of a targets file} of what `join` gives, and the folder. Raises UsageError for an incomplete one."""
+    found: dict[str, dict[str, Any]] = {}
+    folder = Path.cwd()
+    for spec in specs.split(_LINE):
+        if spec.startswith(_IN):
+            folder = Path(spec.removeprefix(_IN))
+        else:
+            found[_free_name(_name_of(spec), found)] = _entry(spec)
+    return found, folder
+
+
+def join(specs: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """(the specs and the current folder as one text, {spec: the name of its target}). Raises UsageError."""
+    distinct = list(dict.fromkeys(specs))
+    joined = _LINE.join([f"{_IN}{Path.cwd()}", *distinct])
+    return joined, dict(zip(distinct, entries(joined)[0], strict=True))
+
+
+def _entry(spec: str) -> dict[str, Any]:
+    kind, _, rest = spec.partition(":")
+    if kind in ("http", "https"):
+        # The reply says the answer at ``output``; another form needs a targets file, which names it.
+        body = {"prompt": "{prompt}", "messages": "{messages}", "case": "{case}", "repeat": "{repeat}"}
+        return {"kind": "http", "url": spec, "body": body, "answer": "output"}
+    if not rest.strip():
+        raise UsageError(f"--target {spec}: say which one: {next(form for form in FORMS if form.startswith(kind))}")
+    if kind == "python":
+        if not all(part.strip() for part in rest.partition(":")[::2]):
+            raise UsageError(f"--target {spec}: name a function of a module, such as python:agent:answer")
+        return {"kind": "python", "function": rest}
+    if kind == "command":
+        try:
+            argv = shlex.split(rest)
+        except ValueError as error:
+            raise UsageError(f"--target {spec}: not a command line: {error}") from None
+        return {"kind": "command", "argv": argv}
+    key = {"api_key_env": KEY_VARIABLES[kind]} if kind in KEY_VARIABLES else {}
+    return {"kind": "openai", "base_url": _URLS[kind], "model": rest, **key}
+
+
+def _name_of(spec: str) -> str:
+    kind, _, rest = spec.partition(":")
+    if kind in ("http", "https"):
+        parts = urlsplit(spec)
+        rest = f"{parts.hostname or ''}{parts.path}"
+    elif kind == "command":
+        rest = " ".join(Path(word).name for word in rest.split()[:2])
+    return re.sub(r"[^\w.-]+", "-", rest).strip(".-")[:_LONGEST_NAME] or kind
+
+
+def _free_name(name: str, taken: Mapping[str, Any]) -> str:
+    if name not in taken:
+        return name
+    return next(free for n in range(2, len(taken) + 3) if (free := f"{name[: _LONGEST_NAME - 4]}-{n}") not in taken)
