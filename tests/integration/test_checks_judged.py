@@ -45,7 +45,7 @@ def service(tmp_path: Path) -> Iterator[Agent]:
     """A server that is agent and judge, the cases, and a targets file that has it under both names."""
     with running_agent() as (agent, url):
         agent.answer = judge
-        one = {"kind": "openai", "base_url": url, "model": "m", "retries": {"server": {"times": 0}}}
+        one = {"kind": "openai", "base_url": url, "model": "m", "output": "json", "retries": {"server": {"times": 0}}}
         priced = {**one, "model": "j", "price": {"prompt_per_million": 1, "completion_per_million": 2}}
         (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": one, "grader": priced}}))
         (tmp_path / "cases.yaml").write_text(CASES)
