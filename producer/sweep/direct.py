@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import math
 import queue
 import secrets
@@ -112,6 +113,7 @@ class DirectCalls:
         self._lock = threading.Lock()
         self._targets = targets
         self._holder = _Holder()
+        self._warned = False
         self.warnings: list[str] = []
         """Lines for the user that were not shown yet."""
         self.in_flight = 0
@@ -167,7 +169,7 @@ class DirectCalls:
             line = f"{self._cache_file}: waiting, since {others}; nothing is paid twice"
             if line not in self.warnings:
                 self.warnings.append(line)
-            watch(self._progress())
+            watch(ShownProgress(0, 0, self._sweep.header.total, unit="calls"))
             time.sleep(_CACHE_SECONDS)
         if reused := self._intake.take_known(self._config):
             self.warnings.append(reused)
@@ -227,6 +229,12 @@ class DirectCalls:
             self._intake.record([result.output for result in results])
             for result in results:
                 self._holder.count(result.output)
+        if self._sweep.live.max_cost and self._sweep.recorded.spending.unknown and not self._warned:
+            self._warned = True
+            target = self._sweep.header.target
+            self.warnings.append(
+                f"warning: some answers of {target!r} tell no tokens: they count at the mean cost in --max-cost"
+            )
         if self._intake.uncached:
             self.warnings.append(self._intake.uncached)
             self._intake.uncached = ""
@@ -331,11 +339,11 @@ class _CallLoop:
         self._chosen: dict[int, bool] = {}
         self._unrecorded: dict[int, int] = {}
         self._paid, self._lost, self._errors = recorded.paid, recorded.lost, recorded.errors
-        self._priced, self._unpriced_answers = recorded.spending.known, recorded.spending.unknown
-        self._cost = recorded.cost
+        self._spending = copy.copy(recorded.spending)
         self._answered = bool(recorded.count - recorded.errors)
         self._pointer = 0
-        self._stopped = False
+        self._stopped = self._ending = False
+        self._queued: set[asyncio.Task[None]] = set()
         self._breaker = Breaker()
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._noting: asyncio.Task[None] | None = None
@@ -369,7 +377,7 @@ class _CallLoop:
     @property
     def spent_reason(self) -> str:
         """Why it is spent."""
-        costless = self._unpriced() and self._unpriced_answers
+        costless = self._unpriced() and self._spending.unknown
         return "the target tells no tokens, so its cost is not known" if costless else "the budget is spent"
 
     def recorded(self, calls: Iterable[int]) -> None:
@@ -386,7 +394,8 @@ class _CallLoop:
     def stop(self) -> None:
         """Begin no further attempt."""
         self._stopped = True
-        self.wake()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._withdraw)
 
     @contextlib.contextmanager
     def running(self, prompts: Sequence[Prompt]) -> Iterator[None]:
@@ -398,7 +407,7 @@ class _CallLoop:
         try:
             yield
         finally:
-            self._stopped = True
+            self._stopped = self._ending = True
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._main.cancel)
             thread.join()
@@ -467,7 +476,7 @@ class _CallLoop:
         asked = Call(prompt.text, prompt.agent, prompt.case, call // header.cases, prompt.messages, header.takes_text)
         tries, attempts = Tries(self._named.target), []
         while True:
-            result = await attempt(caller, pacer, asked, lambda: self._begins(call))
+            result = await self._attempt(call, asked, caller, pacer)
             if result is None:
                 break
             attempts.append(result)
@@ -484,14 +493,46 @@ class _CallLoop:
                 continue
             wait = None if self.failed else tries.wait(result)
             if wait is None or not self._again():
-                if self._answered:
-                    self._give(result_of(header, self._named, self._config, call, prompt, attempts))
+                made = result_of(header, self._named, self._config, call, prompt, attempts)
+                if made.fatal:
+                    self._fail(made.fatal)  # it is no output of its case: all calls would fail alike
+                elif self._answered:
+                    self._give(made)
                     return
                 break
             await self._sleep(wait)
             if self._stopped or self.failed:
                 break
         self._drop(attempts)
+
+    async def _attempt(self, call: int, asked: Call, caller: Caller, pacer: LocalPacer) -> Answer | Failure | None:
+        """One attempt in its turn; None if it is not to be made any more, however long its turn would take."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def begins() -> bool:
+            self._queued.discard(task)
+            return await self._begins(call)
+
+        if self._stopped or self.failed:
+            return None
+        self._queued.add(task)
+        try:
+            return await attempt(caller, pacer, asked, begins)
+        except asyncio.CancelledError:
+            # `_withdraw` cancels only what waits for its turn; another cancellation ends the call itself.
+            if task not in self._queued or self._ending:
+                raise
+            task.uncancel()
+            return None
+        finally:
+            self._queued.discard(task)
+
+    def _withdraw(self) -> None:
+        """End the waiting of attempts for their turn."""
+        for task in self._queued:
+            task.cancel()
+        self._release()
 
     def _drop(self, attempts: Sequence[Answer | Failure]) -> None:
         """Count attempts that give no output: one that reached nobody was no attempt."""
@@ -504,19 +545,14 @@ class _CallLoop:
     def _give(self, result: Result) -> None:
         output = result.output
         self._unrecorded[output.call] = len(output.attempts)
-        if not result.fatal:
-            self._paid += 1
-        self._cost += output.cost
-        self._priced += output.priced == "told"
-        self._unpriced_answers += output.cost_unknown
+        self._paid += 1
+        self._spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
         self._errors += output.failed
         self.made.put(result)
-        if result.fatal:
-            self._fail(result.fatal)
 
     def _fail(self, reason: str) -> None:
         self.failed = self.failed or reason
-        self._release()
+        self._withdraw()
 
     async def _begins(self, call: int) -> bool:
         """Have the folder note that an attempt begins; return False if it is not to be made any more."""
@@ -580,10 +616,11 @@ class _CallLoop:
 
     def _spent_cost(self) -> float:
         # Lost calls count at the mean of those that were paid.
-        return self._cost + self._lost * self._cost / self._paid if self._paid else self._cost
+        cost = self._spending.total
+        return cost + self._lost * cost / self._paid if self._paid else cost
 
     def _unpriced(self) -> bool:
-        return bool(self._live.max_cost) and self._cost == 0 and self._priced == 0
+        return bool(self._live.max_cost) and self._spending.total == 0 and self._spending.known == 0
 
     def _room(self) -> float:
         """How many more calls the budgets allow: calls, and cost at the mean of those that were paid."""
@@ -593,9 +630,9 @@ class _CallLoop:
             busy = len(self._chosen)
             if self._unpriced():
                 # What a call costs shows when one was answered: ten at once could cost many times the budget.
-                room = min(room, _ENOUGH_UNPRICED - self._unpriced_answers - self._lost - busy, 1 + self._errors - busy)
-            elif self._cost > 0:
-                room = min(room, math.floor((most_cost - self._spent_cost()) / (self._cost / self._paid) + 1e-6) - busy)
+                room = min(room, _ENOUGH_UNPRICED - self._spending.unknown - self._lost - busy, 1 + self._errors - busy)
+            elif (cost := self._spending.total) > 0:
+                room = min(room, math.floor((most_cost - self._spent_cost()) / (cost / self._paid) + 1e-6) - busy)
         return room
 
     def _again(self) -> bool:
