@@ -242,7 +242,7 @@ def resume(
     """
     from evalq.producer.lifecycle.join import begin_larger, resume_any
     from evalq.producer.run.backend import Backend, refuse_ended
-    from evalq.producer.sweep.files import holds_sweep
+    from evalq.producer.sweep.head import holds_sweep
 
     at_least_one(workers=workers)
     (max_calls,), max_cost = whole(max_calls=max_calls), amount(max_cost=max_cost)

@@ -19,7 +19,7 @@ from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments, echo_markdown
 from evalq.producer.monitor.progress import Reporter
-from evalq.producer.sweep.files import holds_sweep
+from evalq.producer.sweep.head import holds_sweep
 
 if TYPE_CHECKING:
     from evalq.producer.sweep.sweep import Sweep

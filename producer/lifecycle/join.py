@@ -27,7 +27,7 @@ from evalq.producer.lifecycle.watch import POLL_SECONDS, attend_fleet, ledger_st
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.outputs import records_of
 from evalq.producer.servers import Servers
-from evalq.producer.sweep.files import holds_sweep, in_calls, leave_to_others
+from evalq.producer.sweep.head import holds_sweep, in_calls, leave_to_others
 from evalq.producer.sweep.judge_stage import judge_sweeps
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.processes.identity import is_gone

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import os.path
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from evalq.evalcore.errors import ConfigError, WireError
 from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import canonical_json, digest
-from evalq.producer.folder.files import OUTPUTS
+from evalq.producer.folder.files import DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS, PROMPTS
 from evalq.producer.folder.job import RunOptions, once_run_id
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
@@ -172,3 +173,33 @@ def _files(path: str) -> Iterator[Path]:
     for name in [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True)):
         place = Path(name)
         yield from sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
+
+
+# Whether a run folder holds a sweep, and giving one up whose calls others made; told by its files alone.
+
+
+def holds_sweep(folder: RunFolder) -> bool:
+    """Whether ``folder`` holds a sweep that can be resumed."""
+    return (folder.path / HEAD).is_file()
+
+
+def in_calls(folder: RunFolder) -> bool:
+    """Whether ``folder`` holds a sweep whose calls are not over."""
+    return holds_sweep(folder) and not (folder.path / MANIFEST).is_file()
+
+
+def leave_to_others(folder: RunFolder) -> None:
+    """Make no more calls from ``folder``, whose sweep others called to its end.
+
+    What it paid for itself stays in calls.jsonl; outputs of these alone are not what the report was made of.
+    """
+    remove(folder.path, HEAD, PROMPTS, DRIVER, OUTPUTS, FURTHER)
+
+
+def remove(folder: Path, *names: str) -> None:
+    """Remove files and folders of these names, as far as they are there."""
+    for path in (folder / name for name in names):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -34,8 +34,7 @@ from evalq.producer.folder.files import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUT
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begin_folder, new_run_id, planned_header
 from evalq.producer.folder.own_runs import allow_for_process, named_paths, record
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweep.files import remove
-from evalq.producer.sweep.head import SweepHead, once_id, prompts_digest, read_head, refuse_changed, sweep_facts
+from evalq.producer.sweep.head import SweepHead, once_id, prompts_digest, read_head, refuse_changed, remove, sweep_facts
 from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import SourceRun
 from evalq.workers.ledger.sweep_model import SweepHeader

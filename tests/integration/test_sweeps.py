@@ -97,7 +97,7 @@ def test_every_call_is_made_once_recorded_and_replayed(tmp_path: Path, service: 
     assert len(agent.log) == 90
     assert set(agent.calls.values()) == {15}
     assert {path.name for path in run.iterdir()} == {
-        "asked.json", "cases.json", "manifest.json", "outputs.jsonl", "records.jsonl", "report.html", "report.json",
+        "asked.json", "manifest.json", "outputs.jsonl", "records.jsonl", "report.html", "report.json",
         "report.md", "results.yaml", "run.json",
     }  # fmt: skip
     assert info(run)["calls"] | {"cost": 0} == {
@@ -734,7 +734,7 @@ def test_wrong_requests_are_told_before_anything_is_called(
         ): "no calling process knows a target 'dog' (known: chat)",
         ("golden.json", "--target", "chat", "--outputs", "golden.json"): "give only one of them",
         ("mute.json", "--target", "chat", "--targets", "targets.yaml"): "test_cases.full_vs_tests[0].input: missing",
-        ("golden.json", "--target", "chat", "--inline"): "--inline makes no live calls",
+        ("golden.json", "--target", "chat", "--inline"): "live calls from here need a targets file",
         ("golden.json", "--target", "chat"): "live calls from here need a targets file: name yours with --targets FILE",
     }
     for args, said in told.items():

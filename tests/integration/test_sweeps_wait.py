@@ -39,8 +39,8 @@ def test_a_dead_server_holds_the_calls_and_ends_the_sweep(tmp_path: Path, servic
     args = ("vs", "golden.json", "--target", "chat", "--targets", "targets.yaml", "--calls", "20", "--repeat", "20")
     done = evalq(*args, "--max-calls", "120", "--out", "run", "--format", "none", cwd=tmp_path, EVALQ_DOWN_SECONDS="6")
     assert done.returncode == 3, done.stderr
-    assert "waiting: no process can call 'chat' now: " in done.stderr
-    assert "the calls stopped at chat: no process can call it: " in done.stderr
+    assert "waiting: 'chat' does not answer: " in done.stderr
+    assert "the calls stopped at chat: it does not answer: " in done.stderr
     assert "the connection was cut" in done.stderr
     assert "evalq resume" in done.stderr
     assert agent.cut <= 20 + 10 + 5, "calls in flight, each once and the first few again, and probes"
@@ -62,7 +62,7 @@ def test_a_server_that_comes_back_is_called_on(tmp_path: Path, service: tuple[Ag
     args = ("vs", "golden.json", "--target", "chat", "--targets", "targets.yaml", "--repeat", "10", "--out", "run")
     running = start_evalq(*args, "--format", "none", cwd=tmp_path)
     assert running.stderr is not None
-    assert any("waiting: no process can call 'chat' now: " in line for line in running.stderr)
+    assert any("waiting: 'chat' does not answer: " in line for line in running.stderr)
     assert agent.cut >= 10, "it takes so many to be sure"
     told.set()
     _, said = running.communicate(timeout=PATIENCE)

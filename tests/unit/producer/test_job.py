@@ -21,7 +21,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.run.backend import Backend, hold_folder
 from evalq.producer.run.chunks import Planner
 from evalq.producer.run.execute import carry_out, resume
-from evalq.producer.sweep.files import in_calls
+from evalq.producer.sweep.head import in_calls
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.settings import Settings

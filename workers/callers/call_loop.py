@@ -1,0 +1,382 @@
+"""Calls of one sweep on an event loop in a thread, paced and budgeted by this process alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import queue
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from evalq.evalcore.model.calls import Prompt, Spending
+from evalq.workers.callers.local_pacer import LocalPacer
+from evalq.workers.callers.outcomes import Breaker, reached_nobody, result_of
+from evalq.workers.ledger.sweep_model import Result, SweepHeader
+from evalq.workers.targets import Answer, Call, Caller, Failure, NamedTarget, Tries, attempt
+
+_HOLD_SECONDS = 0.1
+_ENOUGH_UNPRICED = 10
+"""So many answers that tell no cost are enough to know that none will."""
+
+
+class Limits(NamedTuple):
+    """A sweep's budgets of calls and cost (0: none), and how long a target that is down is tried."""
+
+    calls: int
+    cost: float
+    down_seconds: float
+
+
+class Before(NamedTuple):
+    """What the run folder knows before the calls: attempts begun and lost, outputs paid for, errors, what they cost,
+    and whether the target was ever reached.
+    """
+
+    begun: int
+    lost: int
+    paid: int
+    errors: int
+    spending: Spending
+    answered: bool
+
+
+class CallLoop:
+    """The event loop of the calls, in a thread. It puts each `Result` into ``made``.
+
+    Before attempts begin it calls ``note_begun`` with the number of attempts so far, and of those without an output.
+    """
+
+    def __init__(
+        self,
+        header: SweepHeader,
+        named: NamedTarget,
+        config: str,
+        limits: Limits,
+        before: Before,
+        lanes: int,
+        has: Callable[[int], bool],
+        halted: Callable[[], Collection[int]],
+        note_begun: Callable[[int, int], None],
+    ) -> None:
+        """``has``: whether a call is recorded; ``halted``: the cases that are asked no more; ``lanes``: calls at once."""
+        self._header, self._limits, self._before = header, limits, before
+        self._named, self._config = named, config
+        self._lanes = lanes
+        self._has, self._halted = has, halted
+        self._note_begun = note_begun
+        self._where = named.target.address()
+        self.made: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self.failed = ""
+        """Why no further call is made: a failure that all of them would have."""
+        self.begun = self.wasted = 0
+        """Attempts of this process that began, and those that ended without an output."""
+        self._chosen: dict[int, bool] = {}
+        self._unrecorded: dict[int, int] = {}
+        self._paid, self._errors = before.paid, before.errors
+        self._spending = before.spending
+        self._answered = before.answered
+        self._pointer = 0
+        self._stopped = self._ending = False
+        self._queued: set[asyncio.Task[None]] = set()
+        self._breaker = Breaker()
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._noting: asyncio.Task[None] | None = None
+        self._to_note: list[asyncio.Future[None]] = []
+        self._error: BaseException | None = None
+
+    # What the other thread sees
+
+    @property
+    def busy(self) -> int:
+        """Calls that were begun or chosen, and have not ended."""
+        return len(self._chosen)
+
+    @property
+    def unrecorded(self) -> list[int]:
+        """Of each output that the folder does not have yet, the number of attempts."""
+        return list(self._unrecorded.values())
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call is under way. Raises what ended the loop."""
+        if self._error is not None:
+            raise self._error
+        return not self._chosen
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budgets allow no further call."""
+        return self._room() <= 0
+
+    @property
+    def spent_reason(self) -> str:
+        """Why it is spent."""
+        costless = self._unpriced() and self._spending.unknown
+        return "the target tells no tokens, so its cost is not known" if costless else "the budget is spent"
+
+    def recorded(self, calls: Iterable[int]) -> None:
+        """These are in the folder now."""
+        for call in calls:
+            self._unrecorded.pop(call, None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look for calls to make again: cases may have been decided, or opened again."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._release)
+
+    def stop(self) -> None:
+        """Begin no further attempt."""
+        self._stopped = True
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._withdraw)
+
+    @contextlib.contextmanager
+    def running(self, prompts: Sequence[Prompt]) -> Iterator[None]:
+        """The block in which calls are made; its end cuts off what is still in flight."""
+        self._prompts = prompts
+        self._loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self._thread, name="evalq-calls", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopped = self._ending = True
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._main.cancel)
+            thread.join()
+
+    # On the loop
+
+    def _thread(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._main = self._loop.create_task(self._serve())
+            with contextlib.suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._main)
+        except BaseException as error:  # it ends the command, in the other thread
+            self._error = error
+        finally:
+            with contextlib.suppress(Exception):
+                self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+                self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        pacer = LocalPacer(self._named.target)
+        async with Caller(self._named) as caller:
+            # As many lanes as calls: one that has nothing to do costs nothing, but to make it.
+            count = min(self._lanes, self._header.total)
+            tasks = [asyncio.create_task(self._lane(caller, pacer)) for _ in range(count)]
+            try:
+                await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _lane(self, caller: Caller, pacer: LocalPacer) -> None:
+        while True:
+            call = self._next()
+            if call is None:
+                await self._released()
+                continue
+            self._chosen[call] = False
+            try:
+                await self._one(call, caller, pacer)
+            finally:
+                self._chosen.pop(call, None)
+                self._release()
+            # What is paid for and not on disk is at most a call a lane, should the process be killed.
+            while call in self._unrecorded:
+                await self._released()
+
+    def _next(self) -> int | None:
+        """The next call to make; None while there is none."""
+        if self._stopped or self.failed or self._room() <= 0 or self._breaker.is_open:
+            return None
+        halted, cases = self._halted(), self._header.cases
+        for call in range(self._pointer, self._header.total):
+            if self._has(call) or call in self._chosen or call in self._unrecorded:
+                if call == self._pointer and call not in self._chosen:
+                    self._pointer += 1
+            elif call % cases not in halted:
+                return call
+        return None
+
+    async def _one(self, call: int, caller: Caller, pacer: LocalPacer) -> None:
+        """Make one call, with its retries, and give its result on; nothing where it is not to be made any more."""
+        prompt, header = self._prompts[call % self._header.cases], self._header
+        asked = Call(prompt.text, prompt.agent, prompt.case, call // header.cases, prompt.messages, header.takes_text)
+        tries, attempts = Tries(self._named.target), []
+        while True:
+            result = await self._attempt(call, asked, caller, pacer)
+            if result is None:
+                break
+            attempts.append(result)
+            self._breaker.record(result)
+            if isinstance(result, Answer) or not result.down:
+                self._answered = True
+            elif not self._answered and not result.connected:
+                self._fail(f"{self._named.name}: {result.reason} ({self._where})")
+            if self._breaker.holds(result):
+                # The target's failure, and no fault of this call.
+                self._drop([attempts.pop()])
+                if not await self._reached_again():
+                    break
+                continue
+            wait = None if self.failed else tries.wait(result)
+            if wait is None or not self._again():
+                made = result_of(header, self._named, self._config, call, prompt, attempts)
+                if made.fatal:
+                    self._fail(made.fatal)  # it is no output of its case: all calls would fail alike
+                elif self._answered:
+                    self._give(made)
+                    return
+                break
+            await self._sleep(wait)
+            if self._stopped or self.failed:
+                break
+        self._drop(attempts)
+
+    async def _attempt(self, call: int, asked: Call, caller: Caller, pacer: LocalPacer) -> Answer | Failure | None:
+        """One attempt in its turn; None if it is not to be made any more, however long its turn would take."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def begins() -> bool:
+            self._queued.discard(task)
+            return await self._begins(call)
+
+        if self._stopped or self.failed:
+            return None
+        self._queued.add(task)
+        try:
+            return await attempt(caller, pacer, asked, begins)
+        except asyncio.CancelledError:
+            # `_withdraw` cancels only what waits for its turn; another cancellation ends the call itself.
+            if task not in self._queued or self._ending:
+                raise
+            task.uncancel()
+            return None
+        finally:
+            self._queued.discard(task)
+
+    def _withdraw(self) -> None:
+        """End the waiting of attempts for their turn."""
+        for task in self._queued:
+            task.cancel()
+        self._release()
+
+    def _drop(self, attempts: Sequence[Answer | Failure]) -> None:
+        """Count attempts that give no output: one that reached nobody was no attempt."""
+        for result in attempts:
+            if reached_nobody(result):
+                self.begun -= 1
+            else:
+                self.wasted += 1
+
+    def _give(self, result: Result) -> None:
+        output = result.output
+        self._unrecorded[output.call] = len(output.attempts)
+        self._paid += 1
+        self._spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
+        self._errors += output.failed
+        self.made.put(result)
+
+    def _fail(self, reason: str) -> None:
+        self.failed = self.failed or reason
+        self._withdraw()
+
+    async def _begins(self, call: int) -> bool:
+        """Have the folder note that an attempt begins; return False if it is not to be made any more."""
+        if self._stopped or self.failed:
+            return False
+        self._chosen[call] = True
+        self.begun += 1
+        noted: asyncio.Future[None] = self._loop.create_future()
+        self._to_note.append(noted)
+        if self._noting is None or self._noting.done():
+            self._noting = self._loop.create_task(self._note())
+        await noted
+        return True
+
+    async def _note(self) -> None:
+        """Many attempts that begin together are one note."""
+        while self._to_note:
+            some, self._to_note = self._to_note, []
+            await asyncio.to_thread(self._note_begun, self.begun, self.wasted)
+            for noted in some:
+                if not noted.done():
+                    noted.set_result(None)
+
+    async def _reached_again(self) -> bool:
+        """Wait until this call may probe a target that is down, or somebody reached it; False if it is given up."""
+        while self._breaker.is_open:
+            if self._breaker.seconds > self._limits.down_seconds:
+                self._fail(f"{self._named.name}: it does not answer: {self._breaker.reason} ({self._where})")
+            if self._stopped or self.failed:
+                return False
+            if self._breaker.room(1):
+                return True
+            await self._sleep(_HOLD_SECONDS)
+        return True
+
+    def _release(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    async def _released(self) -> None:
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[waiting] = None
+        try:
+            await waiting
+        finally:
+            self._waiting.pop(waiting, None)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, but no longer once no further attempt is to begin."""
+        until = self._loop.time() + seconds
+        while (left := until - self._loop.time()) > 0 and not (self._stopped or self.failed):
+            await asyncio.sleep(min(left, _HOLD_SECONDS))
+
+    # Budgets, as in the ledger's prelude.lua: `room`, `spent` and `unpriced`
+
+    def _started(self) -> int:
+        """Attempts that were begun, and first attempts of calls that were chosen."""
+        return self._before.begun + self.begun + sum(not begun for begun in list(self._chosen.values()))
+
+    def _spent_cost(self) -> float:
+        # Lost calls count at the mean of those that were paid.
+        cost = self._spending.total
+        return cost + self._before.lost * cost / self._paid if self._paid else cost
+
+    def _unpriced(self) -> bool:
+        return bool(self._limits.cost) and self._spending.total == 0 and self._spending.known == 0
+
+    def _room(self) -> float:
+        """How many more calls the budgets allow: calls, and cost at the mean of those that were paid."""
+        most_calls, most_cost = self._limits.calls, self._limits.cost
+        room = most_calls - self._started() if most_calls else math.inf
+        if most_cost:
+            busy = len(self._chosen)
+            if self._unpriced():
+                # What a call costs shows when one was answered: ten at once could cost many times the budget.
+                room = min(
+                    room, _ENOUGH_UNPRICED - self._spending.unknown - self._before.lost - busy, 1 + self._errors - busy
+                )
+            elif (cost := self._spending.total) > 0:
+                room = min(room, math.floor((most_cost - self._spent_cost()) / (cost / self._paid) + 1e-6) - busy)
+        return room
+
+    def _again(self) -> bool:
+        """Whether the budgets allow a retry."""
+        if self._stopped or self.failed:
+            return False
+        if self._limits.calls and self._started() >= self._limits.calls:
+            return False
+        return not (self._limits.cost and self._spent_cost() >= self._limits.cost)
