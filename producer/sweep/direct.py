@@ -24,7 +24,7 @@ from evalq.producer.sweep.head import prompts_digest
 from evalq.producer.sweep.intake import PAUSE_SECONDS, EarlyStopping, OutputIntake
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
-from evalq.workers.callers.call_loop import Before, CallLoop, Limits
+from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits
 from evalq.workers.ledger.sweep_model import Result
 from evalq.workers.processes.identity import unique_name
 from evalq.workers.targets import NamedTarget, load_targets
@@ -107,7 +107,7 @@ class DirectCalls:
         self._lock = threading.Lock()
         self._targets = targets
         self._holder = _Holder()
-        self._warned = False
+        self._warned = self._troubled = False
         self.warnings: list[str] = []
         """Lines for the user that were not shown yet."""
         self.in_flight = 0
@@ -161,7 +161,7 @@ class DirectCalls:
         limits = Limits(sweep.live.max_calls, sweep.live.max_cost, self._targets.down_seconds)
         answered = recorded.count > recorded.errors
         spending = copy.copy(recorded.spending)
-        before = Before(self._before, recorded.lost, recorded.paid, recorded.errors, spending, answered)
+        before = CallsBefore(self._before, recorded.lost, recorded.paid, recorded.errors, spending, answered)
         return CallLoop(
             sweep.header, self._named, self._config, limits, before, self._targets.calls, recorded.has,
             lambda: self._stopping.halted, self._note_begun,
@@ -188,6 +188,7 @@ class DirectCalls:
                 while True:
                     # Before what it made is taken: then all that it made is seen.
                     idle = calls.idle
+                    self._note_trouble()
                     if not self._take(wait=not idle):
                         watch(self._progress())
                     if not (idle and calls.idle and calls.made.empty()):
@@ -205,6 +206,17 @@ class DirectCalls:
             except KeyboardInterrupt:
                 self._drain()
                 raise
+
+    def _note_trouble(self) -> None:
+        """Tell the user once when the target stops answering, and once when it answers again."""
+        trouble, target = self._calls.trouble, self._sweep.header.target
+        if bool(trouble) != self._troubled:
+            self._troubled = bool(trouble)
+            self.warnings.append(
+                f"waiting: {target!r} does not answer: {trouble}; calls are held, none is lost"
+                if trouble
+                else f"{target!r} is called again"
+            )
 
     @contextlib.contextmanager
     def _noting_the_end(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     down_seconds: float
 
 
-class Before(NamedTuple):
+class CallsBefore(NamedTuple):
     """What the run folder knows before the calls: attempts begun and lost, outputs paid for, errors, what they cost,
     and whether the target was ever reached.
     """
@@ -54,13 +54,13 @@ class CallLoop:
         named: NamedTarget,
         config: str,
         limits: Limits,
-        before: Before,
+        before: CallsBefore,
         lanes: int,
         has: Callable[[int], bool],
         halted: Callable[[], Collection[int]],
         note_begun: Callable[[int, int], None],
     ) -> None:
-        """``has``: whether a call is recorded; ``halted``: the cases that are asked no more; ``lanes``: calls at once."""
+        """``has``: whether a call is recorded; ``halted``: cases that are asked no more; ``lanes``: calls at once."""
         self._header, self._limits, self._before = header, limits, before
         self._named, self._config = named, config
         self._lanes = lanes
@@ -104,6 +104,11 @@ class CallLoop:
         if self._error is not None:
             raise self._error
         return not self._chosen
+
+    @property
+    def trouble(self) -> str:
+        """Why calls are held, as their target is down; empty while they are made."""
+        return self._breaker.reason
 
     @property
     def spent(self) -> bool:
@@ -366,9 +371,8 @@ class CallLoop:
             busy = len(self._chosen)
             if self._unpriced():
                 # What a call costs shows when one was answered: ten at once could cost many times the budget.
-                room = min(
-                    room, _ENOUGH_UNPRICED - self._spending.unknown - self._before.lost - busy, 1 + self._errors - busy
-                )
+                enough = _ENOUGH_UNPRICED - self._spending.unknown - self._before.lost
+                room = min(room, enough - busy, 1 + self._errors - busy)
             elif (cost := self._spending.total) > 0:
                 room = min(room, math.floor((most_cost - self._spent_cost()) / (cost / self._paid) + 1e-6) - busy)
         return room
