@@ -102,15 +102,19 @@ class Calling:
             cache = open_cache(self._sweep.live.cache, then, stack)
             calls = DirectCalls(self._sweep, targets, cache, lambda: self._interrupts.again)
 
-            def watch_calls(progress: ShownProgress) -> None:
+            def warn() -> None:
                 while calls.warnings:
                     reporter.warn(calls.warnings.pop(0))
+
+            def watch_calls(progress: ShownProgress) -> None:
+                warn()
                 watch(progress)
 
             try:
                 with reporter.watching() as watch:
                     return calls.make(watch_calls)
             finally:
+                warn()
                 warn_of_calls(calls.in_flight, reporter)
 
     def _leave(self, state: RunState) -> None:

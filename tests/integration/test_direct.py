@@ -208,7 +208,7 @@ def test_a_target_that_leaves_and_comes_back_costs_no_case(service: tuple[Agent,
     agent, url = service
     write(tmp_path, url)
     agent.latency = 0.02
-    gone = {"from": 10, "cut": 25}
+    gone = {"from": 10, "cut": 12}
     agent.dead = lambda: agent.calls.total() >= gone["from"] and agent.cut < gone["cut"]
     done = evalq(*CHECKS, "--calls", "4", "--out", "run", cwd=tmp_path)
     calls = info(tmp_path / "run")["calls"]

@@ -76,13 +76,22 @@ def test_a_function_and_a_program_are_called_and_a_resume_knows_them_elsewhere(t
     (tmp_path / "agent").chmod(0o755)
     done = evalq("checks", "cases.json", "--target", "python:agent:answer", "--out", "function", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    program = ("checks", "cases.json", "--target", "command:./agent", "--out", "program", "--max-calls", "1")
+    program = (
+        "checks",
+        str(tmp_path / "cases.json"),
+        "--target",
+        "command:./agent",
+        "--out",
+        "program",
+        "--max-calls",
+        "1",
+    )
     assert evalq(*program, cwd=tmp_path).returncode == 3
     (tmp_path / "ready").touch()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/agent").write_text("#!/bin/sh\necho another program\n")
     (tmp_path / "elsewhere/agent").chmod(0o755)
-    done = evalq("retry", "../program", "--errors", cwd=tmp_path / "elsewhere")
+    done = evalq("retry", "../program", "--errors", "--max-calls", "9", cwd=tmp_path / "elsewhere")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "program/outputs.jsonl").read_text())["output"].strip() == "hello"
 
