@@ -11,7 +11,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _ORDER = (
-    *("run", "demo"),
+    *("init", "run", "demo"),
     *("list", "status", "watch", "resume", "pause", "retry", "extend", "cancel"),
     *("report", "view", "prune"),
     *("history", "compare", "gate", "check-regressions", "baseline"),

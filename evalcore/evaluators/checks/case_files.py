@@ -47,6 +47,16 @@ class Location(NamedTuple):
         return path
 
 
+_OTHER_NAMES = {
+    **dict.fromkeys(("prompt", "question", "query", "messages", "user"), "input"),
+    **dict.fromkeys(("assert", "asserts", "assertions", "check", "tests", "scorers", "metrics"), "checks"),
+    **dict.fromkeys(("answer", "ideal", "gold", "target", "reference", "expected_output", "output"), "expected"),
+    **dict.fromkeys(("name", "case", "case_id", "key"), "id"),
+    **dict.fromkeys(("labels", "metadata"), "tags"),
+}
+"""What other tools call keys of a case."""
+
+
 class CaseFileFaults:
     """Collects faults, so that a user can correct all of them at once."""
 
@@ -65,7 +75,8 @@ class CaseFileFaults:
         """Note the keys of ``data`` that are not in ``known``."""
         for key in data:
             if key not in known:
-                near = next(iter(get_close_matches(str(key), known, 1)), "")
+                other = _OTHER_NAMES.get(str(key).lower(), "")
+                near = other if other in known else next(iter(get_close_matches(str(key), known, 1)), "")
                 meant = f"; did you mean {near}?" if near else ""
                 self.add(location.at(str(key)), f"unknown key{meant} (known here: {', '.join(known)})")
 

@@ -371,3 +371,13 @@ def test_an_unknown_variable_is_told_with_the_known_ones(tmp_path: Path) -> None
     assert "{{b.x}} is not a variable" in refused(tmp_path, text % "b.x")
     [case] = loaded(tmp_path, text % "b.c")
     assert case.params["checks"] == [{"equals": 1}]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("prompt", "input"), ("Question", "input"), ("assert", "checks"), ("ideal", "expected"), ("metadata", "tags")],
+)
+def test_a_key_of_another_tool_is_answered_with_ours(theirs: str, ours: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"cases:\n- {{id: a, {theirs}: b, checks: [not-refusal]}}\n")
+    with pytest.raises(ConfigError, match=rf"c.yaml:2: cases\[0\].{theirs}: unknown key; did you mean {ours}\?"):
+        load_cases([tmp_path / "c.yaml"])
