@@ -229,7 +229,7 @@ class Web:
         given = {name.lower(): value for name, value in headers.items()}
         self._headers = {**_HEADERS, **given}
         self._max_bytes = max_bytes
-        self._trust = _ssl_context() if url.lower().startswith("https:") else False
+        self._trust = _ssl_context() if url.lower().startswith("https:") else _no_trust()
         self._local = _is_loopback(urlsplit(url).hostname or "")
         self._idle: list[httpx.AsyncClient] = []
         self._clients: set[httpx.AsyncClient] = set()
@@ -319,6 +319,12 @@ def _ssl_context() -> ssl.SSLContext:
     except OSError as error:
         how = "see SSL_CERT_FILE and SSL_CERT_DIR"
         raise ConfigError(f"certificates cannot be read: {error.strerror or error}; {how}") from None
+
+
+@cache
+def _no_trust() -> ssl.SSLContext:
+    """For plain HTTP; made once, as httpx would make one for each client, which takes a millisecond."""
+    return httpx.create_ssl_context(verify=False)
 
 
 _NO_JSON = "the reply is not JSON"
