@@ -22,10 +22,16 @@ _STEP_SECONDS = 1.0
 _DOUBLED_SECONDS = 3.0
 """The rate doubles in this time without a refusal."""
 _LEAST_RATE = 0.2
+_SHORT_SECONDS = 0.1
 _IN_A_ROW = 5
 """So many refusals in a row, and all calls wait as long as Retry-After says."""
 _LONGEST_HOLD_SECONDS = 300.0
 _WINDOW_SECONDS = 1.0
+_REFUSED_SHARE, _LEAST_REFUSED = 0.25, 4
+"""The rate steps back once this share of the calls of a window is refused, and so many at least.
+
+A server that refuses a call now and then is not at its limit: the call's own retry is enough.
+"""
 
 
 class Turn(NamedTuple):
@@ -50,7 +56,8 @@ class LocalPacer:
         self._rate: float | None = None
         self._stepped = -math.inf
         self._refused_in_a_row = 0
-        self._served: deque[float] = deque()
+        self._settled: deque[tuple[float, bool]] = deque()
+        self._began: float | None = None
         self._charge = float(target.tokens_per_call)
         self._known_tokens = self._known_calls = 0
         # A full minute may be spent at once, as servers count it.
@@ -67,6 +74,7 @@ class LocalPacer:
                     async with asyncio.timeout(None if wait == math.inf else wait):
                         await self._ended.wait()
             self._in_flight += 1
+            self._began = now if self._began is None else self._began
             interval = max(self._interval, 1 / self._current_rate(now) if self._rate else 0.0)
             self._next = max(now, self._next) + interval
             charged = self._charge if self._tokens_a_second else 0.0
@@ -95,16 +103,20 @@ class LocalPacer:
             self._tokens += grant.charged
         if served:
             self._refused_in_a_row = 0
-            self._served.append(now)
-        while self._served and self._served[0] < now - _WINDOW_SECONDS:
-            self._served.popleft()
+        if served or refused:
+            self._settled.append((now, refused))
+        while self._settled and self._settled[0][0] < now - _WINDOW_SECONDS:
+            self._settled.popleft()
         if refused:
             self._refused_in_a_row += 1
             if retry_after_seconds and self._refused_in_a_row >= _IN_A_ROW:
                 self._held_until = max(self._held_until, now + min(retry_after_seconds, _LONGEST_HOLD_SECONDS))
+        refusals = sum(refused for _, refused in self._settled)
+        at_limit = refused and refusals >= max(_LEAST_REFUSED, _REFUSED_SHARE * len(self._settled))
         # After ``spent`` the next call at this pace would be refused.
-        if (refused or spent) and grant.at >= self._stepped and now - self._stepped >= _STEP_SECONDS:
-            served_rate = len(self._served) / _WINDOW_SECONDS
+        if (at_limit or spent) and grant.at >= self._stepped and now - self._stepped >= _STEP_SECONDS:
+            began = now if self._began is None else self._began
+            served_rate = (len(self._settled) - refusals) / min(_WINDOW_SECONDS, max(now - began, _SHORT_SECONDS))
             rate = served_rate if self._rate is None else min(self._current_rate(now), max(served_rate, _LEAST_RATE))
             self._rate, self._stepped = max(_LEAST_RATE, _STEP_BACK * rate), now
 
