@@ -29,6 +29,7 @@ from evalq.workers.ledger.sweep_model import Result
 from evalq.workers.processes.identity import unique_name
 from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.config import choose
+from evalq.workers.targets.spec import is_spec
 from evalq.workers.targets.target import config_digest
 
 SMALL_CALLS = 10_000
@@ -68,7 +69,7 @@ class LocalTargets:
         path = backend.settings.targets
         if not path:
             raise ConfigError("live calls from here need a targets file: name yours with --targets FILE")
-        self._path = path
+        self._shown = "--target" if is_spec(path) else path
         self._targets = load_targets(path)
         seal(key_names(self._targets))
         most = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in self._targets.values()))
@@ -79,7 +80,7 @@ class LocalTargets:
         """The target of that name. Raises UsageError for an unknown one, and for one without a price (``priced``)."""
         found = choose(self._targets, name)
         if found is None:
-            raise UsageError(f"{self._path}: no target {name!r} (known: {', '.join(sorted(self._targets))})")
+            raise UsageError(f"{self._shown}: no target {name!r} (known: {', '.join(sorted(self._targets))})")
         if priced and found.target.price is None:
             raise UsageError(f"--max-cost: target {name!r} has no price in the targets file")
         return found

@@ -298,3 +298,32 @@ def test_a_full_disk_ends_it_and_what_was_paid_is_counted(service: tuple[Agent, 
     assert agent.calls.total() <= calls["attempts"] <= agent.calls.total() + 3
     assert calls["attempts"] - calls["lost"] == CASES
     assert paid <= calls["attempts"]
+
+
+def test_a_target_that_never_answers_gives_errors_and_an_end(service: tuple[Agent, str], tmp_path: Path) -> None:
+    agent, url = service
+    write(tmp_path, url, 3, timeout_seconds=0.3, retries={"timeout": {"times": 0}})
+    agent.ready = lambda: False
+    done = evalq(*CHECKS, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "3 calls were never answered (3 timeout)" in done.stderr
+
+
+def test_a_disk_that_takes_no_note_ends_it_before_a_call_is_paid(service: tuple[Agent, str], tmp_path: Path) -> None:
+    agent, url = service
+    write(tmp_path, url)
+    code = (
+        "import errno, sys\nfrom evalq.producer.folder import files\nfrom evalq.producer.cli import main\n"
+        "append = files.AppendedFile.append\n"
+        "def full(self, data, *, sync=True):\n"
+        "    if data.startswith(b'{\"begun\":') and not data.startswith(b'{\"begun\":0'):\n"
+        "        raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "    return append(self, data, sync=sync)\n"
+        "files.AppendedFile.append = full\nsys.argv = ['evalq', *sys.argv[1:]]\nsys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *CHECKS, "--out", "run"],
+        cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "No space left" in done.stderr) == (3, True), done.stderr
+    assert agent.calls.total() == 0

@@ -85,6 +85,7 @@ class CallLoop:
         self._noting: asyncio.Task[None] | None = None
         self._to_note: list[asyncio.Future[None]] = []
         self._error: BaseException | None = None
+        self._main: asyncio.Task[None] | None = None
 
     # What the other thread sees
 
@@ -150,10 +151,14 @@ class CallLoop:
         finally:
             self._stopped = self._ending = True
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._main.cancel)
+                self._loop.call_soon_threadsafe(self._cancel)
             thread.join()
 
     # On the loop
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
 
     def _thread(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -222,9 +227,10 @@ class CallLoop:
                 break
             attempts.append(result)
             self._breaker.record(result)
+            unreached = not self._answered and isinstance(result, Failure) and not result.connected
             if isinstance(result, Answer) or not result.down:
                 self._answered = True
-            elif not self._answered and not result.connected:
+            elif unreached:
                 self._fail(f"{self._named.name}: {result.reason} ({self._where})")
             if self._breaker.holds(result):
                 # The target's failure, and no fault of this call.
@@ -232,14 +238,16 @@ class CallLoop:
                 if not await self._reached_again():
                     break
                 continue
-            wait = None if self.failed else tries.wait(result)
+            wait = tries.wait(result)
+            # A resume tries it again.
+            if unreached or (wait is not None and (self._stopped or self.failed)):
+                break
             if wait is None or not self._again():
                 made = result_of(header, self._named, self._config, call, prompt, attempts)
-                if made.fatal:
-                    self._fail(made.fatal)  # it is no output of its case: all calls would fail alike
-                elif self._answered:
+                if not made.fatal:
                     self._give(made)
                     return
+                self._fail(made.fatal)  # it is no output of its case: all calls would fail alike
                 break
             await self._sleep(wait)
             if self._stopped or self.failed:
@@ -312,7 +320,11 @@ class CallLoop:
         """Many attempts that begin together are one note."""
         while self._to_note:
             some, self._to_note = self._to_note, []
-            await asyncio.to_thread(self._note_begun, self.begun, self.wasted)
+            try:
+                await asyncio.to_thread(self._note_begun, self.begun, self.wasted)
+            except OSError as error:
+                self._error = error  # no call may begin that the folder does not know of
+                return
             for noted in some:
                 if not noted.done():
                     noted.set_result(None)
