@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import click
@@ -20,9 +20,9 @@ from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option, server_options
 
 if TYPE_CHECKING:
-    from evalq.workers.address import Address
     from evalq.workers.settings import Settings
     from evalq.workers.targets import Answer, Failure, NamedTarget
+    from evalq.workers.targets.caller import Pacer
 
 
 _SHOWN = 60
@@ -51,8 +51,7 @@ def _targets(
     if len(chosen) > 1:
         raise UsageError(f"--try calls one target: name it ({', '.join(chosen)})")
     (target,) = chosen.values()
-    with _server(settings) as url:
-        results = run_interruptible(_try(target, settings, url, _Trial(prompt, agent, repeat, concurrency)))
+    results = run_interruptible(_try(target, settings, _Trial(prompt, agent, repeat, concurrency)))
     path = _keep_trial(target, results)
     if path:
         click.echo(f"kept for --dry-run: {path}", err=True)
@@ -82,24 +81,25 @@ class _Trial:
         self.prompt, self.agent, self.repeat, self.concurrency = prompt, agent, repeat, concurrency
 
 
-@contextlib.contextmanager
-def _server(settings: Settings) -> Iterator[Address]:
-    """The server of the rate limits: the fleet's, or an embedded one."""
-    if settings.broker or settings.ledger:
-        yield settings.ledger_address
+@contextlib.asynccontextmanager
+async def _pacer(target: NamedTarget, settings: Settings) -> AsyncIterator[Pacer]:
+    """The fleet's pace of ``target``, or that of this process alone where no server is named."""
+    if not (settings.broker or settings.ledger):
+        from evalq.workers.callers.local_pacer import LocalPacer
+
+        yield LocalPacer(target.target)
         return
-    from evalq.producer.local.processes import embedded_server
-    from evalq.workers.address import read_address
-
-    with embedded_server() as url:
-        yield read_address(url)
-
-
-async def _try(target: NamedTarget, settings: Settings, server: Address, trial: _Trial) -> list[list[Answer | Failure]]:
-    """Every attempt of each call, in the order in which the calls ended."""
     from evalq.workers.callers.target_sessions import limits_of
     from evalq.workers.ratelimit import RateLimiter
     from evalq.workers.servers.connections import connect
+
+    with contextlib.closing(connect(settings.ledger_address, settings)) as client:
+        async with RateLimiter(client, target.pool, limits_of(target)) as pacer:
+            yield pacer
+
+
+async def _try(target: NamedTarget, settings: Settings, trial: _Trial) -> list[list[Answer | Failure]]:
+    """Every attempt of each call, in the order in which the calls ended."""
     from evalq.workers.targets import Call, Caller, call_paced
 
     repeats = iter(range(trial.repeat))
@@ -107,18 +107,17 @@ async def _try(target: NamedTarget, settings: Settings, server: Address, trial: 
 
     async def lane() -> None:
         for repeat in repeats:
-            attempts = await call_paced(caller, pacer, Call(trial.prompt, trial.agent, "", repeat))
+            attempts = await call_paced(caller, pacer, Call(trial.prompt, trial.agent, "", repeat, takes_text=True))
             results.append(attempts)
             click.echo(_call_line(repeat, attempts))
 
-    with contextlib.closing(connect(server, settings)) as client:
-        async with Caller(target) as caller, RateLimiter(client, target.pool, limits_of(target)) as pacer:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(min(trial.concurrency, trial.repeat)):
-                        group.create_task(lane())
-            except BaseExceptionGroup as errors:
-                raise errors.exceptions[0] from None
+    async with Caller(target) as caller, _pacer(target, settings) as pacer:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(trial.concurrency, trial.repeat)):
+                    group.create_task(lane())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
     return results
 
 
