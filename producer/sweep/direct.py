@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import queue
 import secrets
 import threading
 import time
@@ -25,7 +24,6 @@ from evalq.producer.sweep.intake import PAUSE_SECONDS, EarlyStopping, OutputInta
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits
-from evalq.workers.ledger.sweep_model import Result
 from evalq.workers.processes.identity import unique_name
 from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.config import choose
@@ -192,7 +190,7 @@ class DirectCalls:
                     self._note_trouble()
                     if not self._take(wait=not idle):
                         watch(self._progress())
-                    if not (idle and calls.idle and calls.made.empty()):
+                    if not (idle and calls.idle and not calls.made):
                         continue
                     missing = self._missing()
                     if calls.failed:
@@ -237,17 +235,17 @@ class DirectCalls:
 
     def _take(self, *, wait: bool) -> bool:
         """Record what was made; return False if there was nothing."""
-        results: list[Result] = []
-        with contextlib.suppress(queue.Empty):
-            results.append(self._calls.made.get(timeout=_TICK_SECONDS if wait else 0.001))
-            while True:
-                results.append(self._calls.made.get_nowait())
+        calls = self._calls
+        calls.arrived.wait(_TICK_SECONDS if wait else 0.001)
+        calls.arrived.clear()
+        results = list(calls.made)
         if not results:
             return False
         with self._lock:
             self._intake.record([result.output for result in results])
-            for result in results:
-                self._holder.count(result.output)
+            # Only now: an interrupt may come at any line, and what is still there is recorded after it.
+            for _ in results:
+                self._holder.count(calls.made.popleft().output)
         if self._sweep.live.max_cost and self._sweep.recorded.spending.unknown and not self._warned:
             self._warned = True
             target = self._sweep.header.target

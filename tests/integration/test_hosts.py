@@ -31,7 +31,9 @@ def test_shared_memory_that_cannot_be_written(mounts: None, tmp_path: Path, serv
     command = ["unshare", "-m", "sh", "-c", f'{READ_ONLY} && exec "$@"', "sh", *EVALQ, "worker", "--broker", server.url]
     done = subprocess.run(command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert re.fullmatch(r"evalq: /dev/shm: no semaphore can be made there \(.*\).*mount it writable\n", done.stderr)
+    assert re.fullmatch(
+        r"evalq: /dev/shm: a worker's pool cannot make a semaphore there \(.*\).*mount it writable\n", done.stderr
+    )
 
 
 def test_doctor_measures_a_round_trip(server: Server, tmp_path: Path) -> None:

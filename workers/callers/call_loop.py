@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -67,7 +67,9 @@ class CallLoop:
         self._has, self._halted = has, halted
         self._note_begun = note_begun
         self._where = named.target.address()
-        self.made: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self.made: deque[Result] = deque()
+        """Results that are not recorded yet. Who records them removes them afterwards: an interrupt loses none."""
+        self.arrived = threading.Event()
         self.failed = ""
         """Why no further call is made: a failure that all of them would have."""
         self.begun = self.wasted = 0
@@ -297,7 +299,8 @@ class CallLoop:
         self._paid += 1
         self._spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
         self._errors += output.failed
-        self.made.put(result)
+        self.made.append(result)
+        self.arrived.set()
 
     def _fail(self, reason: str) -> None:
         self.failed = self.failed or reason

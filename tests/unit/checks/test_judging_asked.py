@@ -61,7 +61,11 @@ LIVE = ("--target", "chat", "--targets", "targets.yaml")
         (PLAIN, (*LIVE, "--judge", "grader"), "no check of the cases asks a judge"),
         (DECIDING, (*LIVE, "--judge", "grader", "--stop", "when-decided"), "a judge decides case a"),
         (JUDGED, (*LIVE, "--judge", "grader", "--detach", "--broker", "redis://127.0.0.1:1"), "goes with no judge"),
-        (JUDGED, ("--outputs", "outputs.jsonl", "--judge", "grader", "--inline"), "--inline makes no live calls"),
+        (
+            JUDGED,
+            ("--outputs", "outputs.jsonl", "--judge", "grader", "--inline"),
+            "live calls from here need a targets file",
+        ),
         (COMPARED, (*LIVE, "--judge", "grader"), "`prefer: true` compares with --against OUTPUTS"),
         (JUDGED, (*LIVE, "--judge", "grader", "--against", "outputs.jsonl"), "no check of the cases is `prefer: true`"),
         (

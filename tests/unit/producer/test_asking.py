@@ -10,7 +10,7 @@ import pytest
 from evalq.evalcore.model.calls import Attempt, Output
 from evalq.evalcore.model.canonical import Json
 from evalq.producer.monitor.progress import Reporter
-from evalq.producer.sweep import calls
+from evalq.producer.sweep import calls, judge_targets
 from evalq.producer.sweep.judge_stage import JudgeSweep, TargetSettings
 from evalq.producer.sweep.sweep import Sweep
 from tests.unit.producer.test_further import calls_of, sweep, write
@@ -63,7 +63,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """In the place of what calls."""
     there = Made()
     monkeypatch.setattr(calls, "Calling", there)
-    monkeypatch.setattr(calls, "settle_targets", lambda *given: dict.fromkeys(given[-1], TargetSettings("c")))
+    monkeypatch.setattr(judge_targets, "settle_targets", lambda *given: dict.fromkeys(given[-1], TargetSettings("c")))
     return there
 
 

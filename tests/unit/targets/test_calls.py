@@ -212,7 +212,8 @@ def test_an_http_endpoint(service: tuple[Agent, str], tmp_path: Path) -> None:
     sent = agent.requests[-2]
     assert (sent["path"], sent["body"]["n"], sent["headers"]["x-key"]) == ("/v1/any?x=1", 4, SECRET)
     assert isinstance(bad, Failure)
-    assert (bad.kind, bad.reason, bad.text) == ("bad_output", "the reply has nothing at choices", '{"a": 1}')
+    said = 'the reply has nothing at choices; the reply begins: {"a": 1}'
+    assert (bad.kind, bad.reason, bad.text) == ("bad_output", said, '{"a": 1}')
 
 
 def _program(folder: Path, text: str, **more: Any) -> dict[str, Any]:
@@ -375,7 +376,7 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """The shell's word for it."""
     (result,) = _ask(tmp_path, {"kind": "command", "argv": ["./nothing-here"]}, Call("x"))
     assert isinstance(result, Failure)
-    assert (result.kind, "127" in result.reason) == ("server", True)
+    assert (result.kind, result.connected, "cannot be started" in result.reason) == ("server", False, True)
 
 
 def test_a_python_function(tmp_path: Path) -> None:
