@@ -5,6 +5,9 @@ A file that is there already stays as it is. The last line is the command that r
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,7 +111,7 @@ def _init(
     entry = _entry(spec)
     files = {"cases.yaml": _CASES.format(cases=_yaml(list(cases))), "targets.yaml": _targets(entry)}
     if suite or ci:
-        files["evalq.yaml"] = _POLICY.format(suite=folder.resolve().name or "agents")
+        files["evalq.yaml"] = _POLICY.format(suite=json.dumps(folder.resolve().name or "agents", ensure_ascii=False))
     if ci:
         name, text = _CI[ci]
         files[name] = text.format(env=_KEYS[ci].format(key=key) if (key := entry.get("api_key_env")) else "")
@@ -175,15 +178,20 @@ def _cases_of(path: Path) -> Iterator[dict[str, Any]]:
 
     Raises UsageError for a file that has no column of questions.
     """
-    import csv
-
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"--from {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"--from {path}: it is not UTF-8: save it as CSV UTF-8") from None
-    rows = csv.DictReader(text.splitlines(keepends=True))
+    first = text.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    csv.field_size_limit(1 << 24)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        listed = list(rows)
+    except csv.Error as error:
+        raise UsageError(f"--from {path}:{rows.line_num}: not CSV: {error}") from None
     columns = {name.strip().lower(): name for name in rows.fieldnames or () if name}
     question, expected, ids = (_column(columns, names) for names in (_INPUTS, _EXPECTED, _IDS))
     if question is None:
@@ -191,16 +199,22 @@ def _cases_of(path: Path) -> Iterator[dict[str, Any]]:
             f"--from {path}: no column of questions: its columns are {', '.join(columns.values()) or 'none'}; name one "
             f"of them {', '.join(_INPUTS[:4])}. Files of other tools: evalq import"
         )
+    given = {(row[ids] or "").strip() for row in listed} if ids else set()
     taken: set[str] = set()
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(listed, start=1):
         if not (row[question] or "").strip():
             click.echo(f"{path}: row {number} has no {question}, and is left out")
             continue
         wanted = (row[expected] or "").strip() if expected else ""
         name = (row[ids] or "").strip() if ids else ""
-        name = name if name and name not in taken else f"q{number}"
+        if not name or name in taken:
+            name = next(
+                free for n in range(number, number + len(listed) * 2 + 1) if (free := f"q{n}") not in given | taken
+            )
         taken.add(name)
-        yield {"id": name, "input": row[question], "checks": [{"icontains": wanted} if wanted else "not-refusal"]}
+        # Two braces begin a variable in a cases file.
+        text = row[question].replace("{{", "\\{{")
+        yield {"id": name, "input": text, "checks": [{"icontains": wanted} if wanted else "not-refusal"]}
     if not taken:
         raise UsageError(f"--from {path}: no row has a {question}")
 

@@ -20,6 +20,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments, echo_markdown
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.sweep.head import holds_sweep
+from evalq.workers.targets.spec import is_spec
 
 if TYPE_CHECKING:
     from evalq.producer.sweep.sweep import Sweep
@@ -128,7 +129,9 @@ def _larger(sweep: Sweep) -> str:
 
 def _retry(folder: RunFolder, where: PlaceArguments) -> str:
     """The command that retries, at the run's server."""
-    named = {"targets": where.targets, "settings": where.settings}
+    # evalq remembers targets that were named without a file, and their addresses may hold secrets.
+    targets = None if where.targets and is_spec(where.targets) else where.targets
+    named = {"targets": targets, "settings": where.settings}
     files = [f"--{name} {shlex.quote(file)}" for name, file in named.items() if file]
     words = [f"evalq retry {folder.named()} --errors", folder.info().server, *files, "--inline" if where.inline else ""]
     return " ".join(filter(None, words))

@@ -327,3 +327,15 @@ def test_a_disk_that_takes_no_note_ends_it_before_a_call_is_paid(service: tuple[
     )  # fmt: skip
     assert (done.returncode, "No space left" in done.stderr) == (3, True), done.stderr
     assert agent.calls.total() == 0
+
+
+@pytest.mark.parametrize("most", [22, 25, 31])
+def test_retries_that_wait_count_against_the_budget(most: int, service: tuple[Agent, str], tmp_path: Path) -> None:
+    agent, url = service
+    write(tmp_path, url)
+    order = {"do": "raw", "status": 500, "body": "{}"}
+    listed = [{"id": f"c{n}", "input": json.dumps(order | {"n": n}), "checks": ["not-refusal"]} for n in range(20)]
+    (tmp_path / "cases.json").write_text(json.dumps({"cases": listed}))
+    evalq(*CHECKS, "--max-calls", str(most), "--out", "run", cwd=tmp_path)
+    assert agent.calls.total() == most
+    assert info(tmp_path / "run")["calls"]["attempts"] == most

@@ -76,6 +76,7 @@ class CallLoop:
         """Attempts of this process that began, and those that ended without an output."""
         self._chosen: dict[int, bool] = {}
         self._unrecorded: dict[int, int] = {}
+        self._retrying: set[int] = set()
         self._paid, self._errors = before.paid, before.errors
         self._spending = before.spending
         self._answered = before.answered
@@ -200,6 +201,7 @@ class CallLoop:
                 await self._one(call, caller, pacer)
             finally:
                 self._chosen.pop(call, None)
+                self._retrying.discard(call)
                 self._release()
             # What is paid for and not on disk is at most a call a lane, should the process be killed.
             while call in self._unrecorded:
@@ -244,7 +246,7 @@ class CallLoop:
             # A resume tries it again.
             if unreached or (wait is not None and (self._stopped or self.failed)):
                 break
-            if wait is None or not self._again():
+            if wait is None or not self._again(call):
                 made = result_of(header, self._named, self._config, call, prompt, attempts)
                 if not made.fatal:
                     self._give(made)
@@ -311,6 +313,7 @@ class CallLoop:
         if self._stopped or self.failed:
             return False
         self._chosen[call] = True
+        self._retrying.discard(call)
         self.begun += 1
         noted: asyncio.Future[None] = self._loop.create_future()
         self._to_note.append(noted)
@@ -325,7 +328,7 @@ class CallLoop:
             some, self._to_note = self._to_note, []
             try:
                 await asyncio.to_thread(self._note_begun, self.begun, self.wasted)
-            except OSError as error:
+            except Exception as error:
                 self._error = error  # no call may begin that the folder does not know of
                 return
             for noted in some:
@@ -367,8 +370,9 @@ class CallLoop:
     # Budgets, as in the ledger's prelude.lua: `room`, `spent` and `unpriced`
 
     def _started(self) -> int:
-        """Attempts that were begun, and first attempts of calls that were chosen."""
-        return self._before.begun + self.begun + sum(not begun for begun in list(self._chosen.values()))
+        """Attempts that were begun, first attempts of calls that were chosen, and retries that are still to begin."""
+        to_begin = sum(not begun for begun in list(self._chosen.values()))
+        return self._before.begun + self.begun + to_begin + len(self._retrying)
 
     def _spent_cost(self) -> float:
         # Lost calls count at the mean of those that were paid.
@@ -392,10 +396,13 @@ class CallLoop:
                 room = min(room, math.floor((most_cost - self._spent_cost()) / (cost / self._paid) + 1e-6) - busy)
         return room
 
-    def _again(self) -> bool:
-        """Whether the budgets allow a retry."""
+    def _again(self, call: int) -> bool:
+        """Whether the budgets allow a retry of ``call``, which counts from then on."""
         if self._stopped or self.failed:
             return False
         if self._limits.calls and self._started() >= self._limits.calls:
             return False
-        return not (self._limits.cost and self._spent_cost() >= self._limits.cost)
+        if self._limits.cost and self._spent_cost() >= self._limits.cost:
+            return False
+        self._retrying.add(call)
+        return True

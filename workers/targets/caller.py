@@ -280,5 +280,7 @@ def _key(named: NamedTarget, environment: Mapping[str, str]) -> str | None:
     if not key:
         raise ConfigError(f"target {named.name}: the environment has no {name}, which api_key_env names")
     if not key.isascii() or not key.isprintable():
-        raise ConfigError(f"target {named.name}: what {name} holds cannot be a key: it has other than ASCII characters")
+        raise ConfigError(
+            f"target {named.name}: what {name} holds cannot be a key: it has line ends, or other than ASCII characters"
+        )
     return key

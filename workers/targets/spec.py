@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from evalq.evalcore.errors import UsageError
 
@@ -20,34 +20,46 @@ FORMS = ("openai:MODEL", "ollama:MODEL", "http://HOST/PATH", "python:MODULE:FUNC
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY"}
 """The one variable of the environment that a provider's key is read from."""
 _URLS = {"openai": "https://api.openai.com/v1", "ollama": "http://127.0.0.1:11434/v1"}
-_SPEC = re.compile(r"(?:openai|ollama|python|command|in):(?!//)|https?://")
+_SPEC = re.compile(r"(?:openai|ollama|python|command):(?!//)|https?://")
 _LINE = "\n"
-_IN = "in:"
-"""Begins the line that holds the folder in which the specs were typed: where modules and programs are."""
+_JOINED = "\nin:"
+"""Begins joined specs. The folder in which they were typed follows: where modules and programs are."""
 _LONGEST_NAME = 64
 
 
 def is_spec(text: str) -> bool:
-    """Whether ``text`` names targets by themselves, and not in a file."""
-    return bool(_SPEC.match(text))
+    """Whether ``text`` names a target by itself, or is what `join` gives; else it is a target or a file."""
+    return bool(_SPEC.match(text)) or text.startswith(_JOINED)
 
 
 def entries(specs: str) -> tuple[dict[str, dict[str, Any]], Path]:
-    """{name: entry of a targets file} of what `join` gives, and the folder. Raises UsageError for an incomplete one."""
+    """{name: entry of a targets file} of a spec or of what `join` gives, and the folder.
+
+    Raises UsageError for an incomplete one.
+    """
     found: dict[str, dict[str, Any]] = {}
     folder = Path.cwd()
-    for spec in specs.split(_LINE):
-        if spec.startswith(_IN):
-            folder = Path(spec.removeprefix(_IN))
-        else:
+    if specs.startswith(_JOINED):
+        head, *listed = specs.removeprefix(_JOINED).split(_LINE)
+        folder = Path(unquote(head))
+    else:
+        listed = [specs]
+    for spec in listed:
+        if not spec.isprintable():
+            raise UsageError(f"--target {spec!r}: has a line end or another sign that cannot be printed")
+        try:
             found[_free_name(_name_of(spec), found)] = _entry(spec)
+        except ValueError as error:  # of an address
+            raise UsageError(f"--target {spec!r}: not an address: {error}") from None
     return found, folder
 
 
 def join(specs: Iterable[str]) -> tuple[str, dict[str, str]]:
     """(the specs and the current folder as one text, {spec: the name of its target}). Raises UsageError."""
     distinct = list(dict.fromkeys(specs))
-    joined = _LINE.join([f"{_IN}{Path.cwd()}", *distinct])
+    for spec in distinct:
+        entries(spec)
+    joined = _LINE.join([f"{_JOINED}{quote(str(Path.cwd()))}", *distinct])
     return joined, dict(zip(distinct, entries(joined)[0], strict=True))
 
 
@@ -58,16 +70,16 @@ def _entry(spec: str) -> dict[str, Any]:
         body = {"prompt": "{prompt}", "messages": "{messages}", "case": "{case}", "repeat": "{repeat}"}
         return {"kind": "http", "url": spec, "body": body, "answer": "output"}
     if not rest.strip():
-        raise UsageError(f"--target {spec}: say which one: {next(form for form in FORMS if form.startswith(kind))}")
+        raise UsageError(f"--target {spec!r}: say which one: {next(form for form in FORMS if form.startswith(kind))}")
     if kind == "python":
         if not all(part.strip() for part in rest.partition(":")[::2]):
-            raise UsageError(f"--target {spec}: name a function of a module, such as python:agent:answer")
+            raise UsageError(f"--target {spec!r}: name a function of a module, such as python:agent:answer")
         return {"kind": "python", "function": rest}
     if kind == "command":
         try:
             argv = shlex.split(rest)
         except ValueError as error:
-            raise UsageError(f"--target {spec}: not a command line: {error}") from None
+            raise UsageError(f"--target {spec!r}: not a command line: {error}") from None
         return {"kind": "command", "argv": argv}
     key = {"api_key_env": KEY_VARIABLES[kind]} if kind in KEY_VARIABLES else {}
     return {"kind": "openai", "base_url": _URLS[kind], "model": rest, **key}

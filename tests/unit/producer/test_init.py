@@ -94,3 +94,22 @@ def test_a_csv_without_questions_says_what_it_has(data: bytes | None, said: str,
 def test_a_target_that_is_none_of_the_forms_is_refused(tmp_path: Path) -> None:
     done = evalq("init", "--target", "gpt-4", cwd=tmp_path)
     assert (done.returncode, "openai:MODEL" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("name", ["a: b", "123", "{z}", "x #y", "it's", "한국어", "null"])
+def test_a_folder_of_any_name_is_a_suite(name: str, tmp_path: Path) -> None:
+    done = evalq("init", name, "--suite", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert load((tmp_path / name / "evalq.yaml").read_text(encoding="utf-8"))["suite"] == name
+
+
+def test_odd_rows_become_cases_that_are_valid(tmp_path: Path) -> None:
+    long = "x" * 200_000
+    text = f"id;question;expected\nq3;a;1\nq9;b;2\n;c;3\nq3;d {{{{ x }}}};\n;hello\u2028world;1\n;{long};\n"
+    (tmp_path / "q.csv").write_text(text, encoding="utf-8")
+    (tmp_path / "agent.py").write_text(AGENT)
+    done = evalq("init", "--from", "q.csv", "--target", "python:agent:answer", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ran = evalq("checks", "cases.yaml", "--target", "agent", "--targets", "targets.yaml", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "6 of 6 cases answered" in ran.stdout

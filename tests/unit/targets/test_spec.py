@@ -39,14 +39,24 @@ def test_each_form_is_a_target(spec: str, name: str, kind: str, address: str) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["agent", "targets.yaml", "./openai", "grader[model=x]", "c:/targets.yaml", "", "openai"]
+    "text", ["agent", "in:folder", "targets.yaml", "./openai", "grader[model=x]", "c:/targets.yaml", "", "openai"]
 )
 def test_other_texts_are_names_of_a_file(text: str) -> None:
     assert not is_spec(text)
 
 
 @pytest.mark.parametrize(
-    "spec", ["openai:", "ollama:  ", "python:agent", "python::answer", "command:", "command:'half"]
+    "spec",
+    [
+        "openai:",
+        "ollama:  ",
+        "python:agent",
+        "python::answer",
+        "command:",
+        "command:'half",
+        "http://[::1/x",
+        "http://127.0.0.1/x\nopenai:y",
+    ],
 )
 def test_an_incomplete_one_says_what_is_missing(spec: str) -> None:
     with pytest.raises(UsageError, match=r"--target "):
@@ -129,3 +139,16 @@ def test_a_suite_or_a_cases_file_cannot_name_one(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert not (tmp_path / "called").exists()
     assert not (tmp_path / "run").exists() or "calls" not in info(tmp_path / "run")
+
+
+def test_what_is_secret_in_an_address_is_not_printed(tmp_path: Path) -> None:
+    write(tmp_path)
+    with running_agent() as (agent, url):
+        agent.dead = lambda: agent.calls.total() > 0
+        spec = url.replace("http://", "http://user:s3cretpw@") + "/x?api_key=s3cretkey"
+        retries = ("--max-calls", "1")
+        done = evalq("checks", "cases.json", "--target", spec, *retries, "--out", "run", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "s3cret" not in done.stdout + done.stderr
+    for path in (tmp_path / "run").rglob("*"):
+        assert not path.is_file() or b"s3cret" not in path.read_bytes()
