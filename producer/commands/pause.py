@@ -21,7 +21,9 @@ def _pause(invocation: Invocation, run: str | None) -> None:
         state = close(servers, info.run, "paused")
     refuse_unnamed(servers, folder, state, "pause")
     if state is None:
-        raise UsageError("only a run on a server can be paused (--broker URL); press Ctrl-C where this one runs, and evalq resume goes on")
+        raise UsageError(
+            "only a run on a server can be paused (--broker URL); press Ctrl-C where this one runs, then evalq resume"
+        )
     if state != "paused":
         now = info.state if state == "gone" else state
         raise UsageError(f"{info.run} cannot be paused: it is {now}; {folder.next_step(info.state)}")
