@@ -77,6 +77,7 @@ jobs:
     "gitlab": (
         ".gitlab-ci.yml",
         """\
+# Gates merge requests by evalq.yaml.
 evalq:
   image: python:3.12
   script:
