@@ -67,7 +67,8 @@ jobs:
       - uses: actions/checkout@v4
       - uses: actions/setup-python@v5
         with: {{python-version: "3.12"}}
-      - run: pip install evalq
+      # evalq is on no package index yet: keep a wheel of it here, or name a repository (git+https://HOST/evalq@COMMIT)
+      - run: pip install vendor/evalq-*.whl
       - run: evalq run evalq.yaml --targets targets.yaml --out evalq-results
 {env}      - uses: actions/upload-artifact@v4
         if: always()
@@ -81,7 +82,8 @@ jobs:
 evalq:
   image: python:3.12
   script:
-    - pip install evalq
+    # evalq is on no package index yet: keep a wheel of it here, or name a repository (git+https://HOST/evalq@COMMIT)
+    - pip install vendor/evalq-*.whl
     - evalq run evalq.yaml --targets targets.yaml --out evalq-results
   artifacts:
     when: always

@@ -294,7 +294,7 @@ class DirectCalls:
 
 
 class _NoLedger:
-    """Takes what a ledger is told; here the folder alone has it."""
+    """In place of a ledger: the run folder alone holds these facts."""
 
     def restore(self, run: str, calls: Sequence[int]) -> None:
         """Nothing: the folder has these outputs."""

@@ -175,7 +175,7 @@ def _files(path: str) -> Iterator[Path]:
         yield from sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
 
 
-# Whether a run folder holds a sweep, and giving one up whose calls others made; told by its files alone.
+# Sweeps in run folders, by their files: whether there is one, and giving it up if others made its calls.
 
 
 def holds_sweep(folder: RunFolder) -> bool:

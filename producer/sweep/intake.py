@@ -26,7 +26,7 @@ ledger, and of a cancelled sweep nobody collects it."""
 
 
 class OutputLedger(Protocol):
-    """What is told of outputs and decided cases: the sweep's ledger, where it has one."""
+    """Learns of outputs and decided cases: the sweep's ledger, or nothing if the folder alone holds them."""
 
     def restore(self, run: str, calls: Sequence[int]) -> None:
         """Count calls as recorded whose outputs the run folder has."""

@@ -48,6 +48,14 @@ def write(folder: Path, url: str, cases: int = CASES, **more: Any) -> None:
 CHECKS = ("checks", "cases.json", "--target", "chat", "--targets", "targets.yaml", "--quiet")
 
 
+def run_code(code: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run Python that changes something of evalq and then calls its command."""
+    words = [sys.executable, "-c", code, *CHECKS, "--out", "run", *more]
+    return subprocess.run(
+        words, cwd=folder, env=clean_environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
 def report(folder: Path) -> Any:
     """What a run's report says, without the run's name."""
     found = json.loads((folder / "report.json").read_bytes())
@@ -93,10 +101,7 @@ def test_no_library_of_a_server_is_imported(service: tuple[Agent, str], tmp_path
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(sorted({'redis', 'celery', 'kombu'} & {*sys.modules}), file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *CHECKS, "--out", "run", "--format", "none"],
-        cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_code(code, tmp_path, "--format", "none")
     assert done.stderr.splitlines()[-1] == "[]", done.stderr
     assert (tmp_path / "run/report.json").is_file()
 
@@ -282,10 +287,7 @@ def test_a_full_disk_ends_it_and_what_was_paid_is_counted(service: tuple[Agent, 
         "    return append(self, data, sync=sync)\n"
         "files.AppendedFile.append = full\nsys.argv = ['evalq', *sys.argv[1:]]\nsys.exit(main())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *CHECKS, "--calls", "3", "--out", "run"],
-        cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_code(code, tmp_path, "--calls", "3")
     assert done.returncode == 3, done.stderr
     assert "No space left" in done.stderr
     with contextlib.suppress(OSError):
@@ -321,10 +323,7 @@ def test_a_disk_that_takes_no_note_ends_it_before_a_call_is_paid(service: tuple[
         "    return append(self, data, sync=sync)\n"
         "files.AppendedFile.append = full\nsys.argv = ['evalq', *sys.argv[1:]]\nsys.exit(main())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *CHECKS, "--out", "run"],
-        cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    done = run_code(code, tmp_path)
     assert (done.returncode, "No space left" in done.stderr) == (3, True), done.stderr
     assert agent.calls.total() == 0
 

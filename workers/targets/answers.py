@@ -132,6 +132,11 @@ class CallFailed(Exception):
         self.failure = failure
 
 
+def begin_of(text: str) -> str:
+    """How a reply begins, on one line, for a message."""
+    return " ".join(text[:400].split())[:80]
+
+
 T = TypeVar("T")
 
 _LONG = 1 << 18

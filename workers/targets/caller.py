@@ -79,8 +79,9 @@ class Caller:
         except Exception as error:  # one failed call must not end the process that makes all of them
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
-        needs_json = target.output == "json" or (target.output is None and not call.takes_text)
-        return await off_loop(len(result.text), self._checked, result, needs_json)
+        # An answer that says nothing would pass every check that only forbids something.
+        text = target.output == "text" or (target.output is None and call.takes_text and result.text.strip())
+        return await off_loop(len(result.text), self._checked, result, not text)
 
     def _checked(self, result: Answer | Failure, needs_json: bool) -> Answer | Failure:
         """The result, made writable, held to its contract, and without secrets."""

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.records.json_values import NothingThere, find_at, parse_path
-from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
+from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind, begin_of
 from evalq.workers.targets.target import Client, ParameterTarget
 
 if TYPE_CHECKING:
@@ -230,11 +230,6 @@ class HttpClient(PostingClient):
             limits=reply.limits,
             **token_counts(reply, _optional(reply, prompt), _optional(reply, completion)),
         )
-
-
-def begin_of(text: str) -> str:
-    """How a reply begins, on one line."""
-    return " ".join(text[:400].split())[:80]
 
 
 def bad_reply(reply: Reply, reason: str, text: str, kind: FailureKind = "bad_output") -> Failure:

@@ -18,13 +18,12 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import pack_vector
 from evalq.evalcore.records.json_values import NothingThere, find_at
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.answers import Answer, Call, Failure, begin_of
 from evalq.workers.targets.http import (
     Headers,
     PostingClient,
     Url,
     bad_reply,
-    begin_of,
     fill,
     secrets_of,
     shown,

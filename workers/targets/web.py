@@ -22,7 +22,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, deeper_than
-from evalq.workers.targets.answers import Failure, FailureKind, Quota, RateLimits, off_loop
+from evalq.workers.targets.answers import Failure, FailureKind, Quota, RateLimits, begin_of, off_loop
 
 # -- the body of a reply, read raw and within bounds: what it unpacks to is counted before it is there ---
 
@@ -333,10 +333,9 @@ _NO_JSON = "the reply is not JSON"
 def _received(response: httpx.Response, text: str) -> str:
     """What came in place of JSON, and what to look at."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip() or "no content type"
-    shown = " ".join(text[:400].split())[:80]
     # The words last: where they are cut within a secret, its first part is looked for at the end.
     what = f"{_NO_JSON} but {kind} (status {response.status_code})"
-    return f"{what}: check the address, and proxies on the way; it begins: {shown}"
+    return f"{what}: check the address, and proxies on the way; it begins: {begin_of(text)}"
 
 
 def _decoded(data: bytes) -> tuple[str, Any]:

@@ -64,3 +64,11 @@ def test_the_target_overrides_the_evaluator(tmp_path: Path, takes_text: bool) ->
     assert recorded(tmp_path, CHAT, takes_text=takes_text, output="json").kind == "bad_output"
     said = recorded(tmp_path, '{"a": 1}', takes_text=takes_text, output="text").output
     assert msgspec.json.decode(said.output) == '{"a": 1}'
+
+
+@pytest.mark.parametrize("said", ["", " ", "\n\t\n", "\u00a0\u3000"])
+def test_an_answer_that_says_nothing_is_none(tmp_path: Path, said: str) -> None:
+    """It would pass `not-refusal`, `not-contains` and `max-length`; only a target that says so takes it as text."""
+    result = recorded(tmp_path, said, takes_text=True)
+    assert (result.kind, result.output.error) == ("bad_output", "bad_output: the answer is empty")
+    assert recorded(tmp_path, said, takes_text=True, output="text").output.error == ""
