@@ -125,7 +125,7 @@ def test_a_run_that_was_stopped_goes_on_and_pays_again_only_for_calls_in_flight(
         rounds += 1
         if rounds <= 3:
             goal = agent.calls.total() + chosen.randrange(1, 25)
-            wait_until(lambda: agent.calls.total() >= goal or process.poll() is not None, "calls")  # noqa: B023
+            wait_until(lambda: agent.calls.total() >= goal or process.poll() is not None, "calls")  # noqa: B023 - before the next round
             os.killpg(process.pid, number)
         _, said = process.communicate()
         if (tmp_path / "run/report.json").is_file():

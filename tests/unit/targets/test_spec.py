@@ -35,7 +35,7 @@ def test_each_form_is_a_target(spec: str, name: str, kind: str, address: str) ->
     targets, names = join([spec])
     assert names == {spec: name}
     target = load_targets(targets)[name].target
-    assert (target.kind, target.address()) == (kind, address)  # type: ignore[attr-defined]
+    assert (target.kind, target.address()) == (kind, address)  # type: ignore[attr-defined]  # every kind has one
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalq.workers.callers.local_pacer import LocalPacer
-from evalq.workers.targets.config import MODELS
+from evalq.workers.targets.http import HttpTarget
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
 
 def pacer(clock: Callable[[], float] = time.monotonic, **limits: Any) -> LocalPacer:
     """Of a target with these limits."""
-    return LocalPacer(MODELS["http"](kind="http", url="http://127.0.0.1:1/", body={}, **limits), clock)  # type: ignore[call-arg]
+    return LocalPacer(HttpTarget(kind="http", url="http://127.0.0.1:1/", body={}, **limits), clock)
 
 
 async def calls(paced: LocalPacer, count: int, serve: Callable[[float], bool], seconds: float = 0.01) -> list[float]:
