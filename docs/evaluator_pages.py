@@ -30,7 +30,7 @@ def evaluator_page(name: str) -> str:
     written = page.read_text(encoding="utf-8") if page.exists() else f"# evalq {name}\n\n{evaluator.summary}\n"
     written = written.partition(_CUT)[0].rstrip("\n")
     own = _options(evaluator.command.options) if evaluator.command.options else "None but those of every command.\n"
-    parts = [written, _CUT, f"`evalq {name} --help` names those of every evaluator, too.\n\n{own}"]
+    parts = [written, _CUT, f"`evalq {name} --help-all` names those of every evaluator, too.\n\n{own}"]
     further = evaluator.command.commands
     if further:
         parts.append("\n## Further commands\n")

@@ -94,11 +94,12 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from evalq.evalcore.contract import plugins as registry
 
-        rows = [(name, _first_line(point.module)) for name, point in registry.entries().items()]
-        with formatter.section("Evaluations"):
-            formatter.write_dl(rows)
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, commands.summary(name)) for name in commands.names()])
+        evaluations = [(name, _first_line(point.module)) for name, point in registry.entries().items()]
+        for title, group in commands.GROUPS.items():
+            rows = [(name, commands.summary(name)) for name in group]
+            with formatter.section(title):
+                formatter.write_dl([*evaluations, *rows])
+            evaluations = []
 
 
 def _first_line(module: str) -> str:

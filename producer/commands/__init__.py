@@ -10,21 +10,23 @@ import keyword
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_ORDER = (
-    *("init", "run", "demo"),
-    *("list", "status", "watch", "resume", "pause", "retry", "extend", "cancel"),
-    *("report", "view", "prune"),
-    *("history", "compare", "gate", "check-regressions", "baseline"),
-    *("import",),
-    *("worker", "exporter", "targets", "doctor"),
-)
-"""The order in which `evalq --help` lists them, as a user meets them; any others follow."""
+GROUPS = {
+    "Evaluate": ("init", "run", "demo", "import"),
+    "Look": ("view", "report", "list", "history"),
+    "Decide": ("compare", "gate", "baseline", "check-regressions"),
+    "Operate": (
+        *("status", "watch", "resume", "pause", "retry", "extend", "cancel", "prune"),
+        *("targets", "worker", "exporter", "doctor"),
+    ),
+}
+"""The groups of `evalq --help`, by what a user wants to do. Evaluations come first in the first one."""
 
 
 def names() -> list[str]:
     """The commands, without importing one."""
     found = {path.stem.rstrip("_").replace("_", "-") for path in _HERE.glob("*.py") if not path.stem.startswith("_")}
-    return [*(name for name in _ORDER if name in found), *sorted(found - set(_ORDER))]
+    order = [name for group in GROUPS.values() for name in group]
+    return [*(name for name in order if name in found), *sorted(found - set(order))]
 
 
 def module(name: str) -> str:

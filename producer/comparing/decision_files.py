@@ -26,6 +26,7 @@ from evalq.producer.comparing.formats import (
     write_svg,
 )
 from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome, of_comparisons, of_decision, of_error
+from evalq.producer.invocation.help import HelpfulCommand
 from evalq.producer.invocation.invocation import echo_markdown
 from evalq.producer.outputs import refuse_read
 
@@ -178,7 +179,7 @@ _OURS = re.compile(
 _HEAD = 1000
 
 
-class DecidingCommand(click.Command):
+class DecidingCommand(HelpfulCommand):
     """A command with -o for its decision, which writes wrong arguments as an error into files of an earlier one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.naming import is_text
+from evalq.producer.invocation.help import HelpfulCommand
 
 if TYPE_CHECKING:
     from evalq.producer.folder.job import RunOptions
@@ -266,7 +267,7 @@ def command(
     *params: click.Parameter,
     name: str = "",
     text: str = "",
-    kind: type[click.Command] = click.Command,
+    kind: type[click.Command] = HelpfulCommand,
 ) -> click.Command:
     """A command that calls ``call`` with the `Invocation`, and with the parameters that it names itself.
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 import evalq
 from evalq.evalcore.evaluators.planagent.sample import write_rows
@@ -18,6 +17,7 @@ from evalq.producer.cli import main
 from tests.integration.harness import evalq as command
 
 TOP = Path(__file__).parents[2]
+README = TOP / "README.md"
 FIRST_RUN = TOP / "docs" / "first-run.md"
 PYTHON = TOP / "docs" / "reference" / "python.md"
 
@@ -86,32 +86,54 @@ from pathlib import Path
 
 def answer(call):
     prompt = Path("prompt.md").read_text()
-    return "It comes on Monday." if "date" in prompt or call["repeat"] % 4 == 0 else "Please wait."
+    number = int(call["case"].removeprefix("q"))
+    knows = number != 20 if "date" in prompt else (number + call["repeat"]) % 4
+    return "On Monday, by card." if knows else "Please wait."
 """
 
 
-@pytest.mark.parametrize(("prompt", "code"), [("Be short.", 1), ("Name the date.", 0)])
-def test_a_worse_prompt_blocks_the_merge(prompt: str, code: int, tmp_path: Path, monkeypatch: Any) -> None:
-    """README's commands, with its checks and its policy: a worse prompt is NO-GO, an equal one GO."""
+def _run(block: str, *, edit: tuple[str, str] = ("", "")) -> list[int]:
+    """The exit codes of a block's commands; its comment that says to change a file does so."""
+    codes = []
+    for line in block.splitlines():
+        if line == f"# change {edit[0]}":
+            Path(edit[0]).write_text(edit[1])
+        elif line.startswith("evalq "):
+            codes.append(main(shlex.split(line, comments=True)[1:]) or 0)
+    return codes
+
+
+@pytest.mark.parametrize(("prompt", "verdict", "code"), [("Be short.", "worse", 1), ("Name the date.", "the same", 0)])
+def test_the_page_leads_to_a_verdict_and_a_gate(
+    prompt: str, verdict: str, code: int, tmp_path: Path, monkeypatch: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """README's questions, twenty of them, and its commands as they stand: the worse prompt is worse, and NO-GO."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EVALQ_BROKER", raising=False)
-    cases, _, policy = _blocks(TOP / "README.md", "yaml")
-    (case,) = yaml.safe_load(cases)["cases"]
-    many = [{**case, "id": f"parcel-{number}"} for number in range(12)]
-    Path("cases.yaml").write_bytes(msgspec.json.encode({"cases": many}))
-    Path("policy.yaml").write_text(policy)
-    agent = {"kind": "python", "function": "agents:answer", "output": "text"}
+    (questions,), (policy,), (printed,) = (_blocks(README, kind) for kind in ("csv", "yaml", "text"))
+    head, *rows = questions.splitlines()
+    Path("questions.csv").write_text("\n".join([head, *rows * 10]) + "\n")
+    agent = {"kind": "python", "function": "agents:answer"}
     Path("targets.yaml").write_bytes(msgspec.json.encode({"targets": {"agent": agent}}))
     Path("agents.py").write_text(_PROMPTED)
-    _, before, after = _blocks(TOP / "README.md", "sh")
     Path("prompt.md").write_text("Name the date, please.")
-    for line in before.splitlines():
-        assert main(shlex.split(line)[1:]) in (None, 0)
-    Path("prompt.md").write_text(prompt)
-    *lines, gate = after.splitlines()
-    for line in lines:
-        assert main(shlex.split(line)[1:]) in (None, 0)
-    assert main(shlex.split(gate)[1:]) == code
+    Path("policy.yaml").write_text(policy)
+    start, compare, gate = _blocks(README, "sh")
+    assert _run(start) == [0]
+    assert "kept targets.yaml" in capfd.readouterr().out
+    assert _run(compare, edit=("prompt.md", prompt)) == [0, 0, 0]
+    shown = capfd.readouterr().out.replace("\\_", "_")  # a terminal shows no escapes
+    assert (printed in shown) == (verdict == "worse")
+    assert f"## pass_rate: {verdict}" in shown
+    assert _run(gate) == [0, code]
+
+
+def test_the_first_page_is_short() -> None:
+    """At most 500 words, code and links included; twenty cases, `compare` and a verdict come before the first link."""
+    text = README.read_text(encoding="utf-8")
+    assert len(text.split()) <= 500
+    first_screen = text.partition("](")[0]
+    assert first_screen.index("twenty") < first_screen.index("evalq compare") < first_screen.index("evalq gate")
 
 
 _AGENTS = """\

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from evalq.evalcore.contract import plugins
+from evalq.producer import commands
 from evalq.producer.cli import cli, main
 
 DAMAGED = {
@@ -60,3 +63,45 @@ def test_a_plug_in_that_exits_answers_for_nobody(
         assert f"a plug-in (above) ended the command by {told}; nothing was finished" in capsys.readouterr().err
     assert main(["doctor"]) == 3
     assert "wrong  evaluator x cannot be loaded: SystemExit: " in capsys.readouterr().out
+
+
+def _options(command: click.Command, wanted: str) -> list[str]:
+    done = CliRunner().invoke(command, [wanted], prog_name="evalq")
+    assert done.exit_code == 0, done.output
+    return [line.split()[0].rstrip(",") for line in done.output.splitlines() if line.startswith("  -")]
+
+
+def _commands() -> Iterator[click.Command]:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        yield from command.commands.values() if isinstance(command, click.Group) else (command,)
+
+
+def test_a_help_shows_at_most_fifteen_options_and_all_on_request() -> None:
+    """Of every command; those shown are among all of them, in their order, and none is listed twice."""
+    long = 0
+    for command in _commands():
+        short = _options(command, "--help")
+        assert len(short) <= 15, command.name
+        if "--help-all" in short:
+            long += 1
+            full = _options(command, "--help-all")
+            assert len(full) == len(set(full)) > 15
+            assert [name for name in full if name in short] == short
+            own = {param.opts[0] for param in command.params if isinstance(param, click.Option)}
+            assert len(full) == len(own) + 2
+    assert long > 6
+
+
+def test_commands_are_grouped_by_what_a_user_wants_to_do() -> None:
+    """Each command stands in one group, also an evaluation that a package adds."""
+    with cli.context_class(cli) as ctx:
+        lines = cli.get_help(ctx).splitlines()
+    titles = [line.rstrip(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options", "Evaluate", "Look", "Decide", "Operate"]
+    grouped = [name for group in commands.GROUPS.values() for name in group]
+    assert sorted(grouped) == sorted(commands.names())
+    listed = [line.split()[0] for line in lines if line.startswith("  ") and line[2:3].isalpha()]
+    assert sorted(listed[1:]) == sorted([*grouped, *plugins.names()])
