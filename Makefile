@@ -21,17 +21,30 @@ UNLESS_MADE = $(if $(OTHER),,$(PY) -c "import pip" 2> /dev/null ||)
 
 setup: .venv/ready
 
-.venv/ready: requirements.lock pyproject.toml setup.py $(wildcard evalcore/native/*.[ch]) $(OTHER)
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evalq needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
-	$(UNLESS_MADE) $(PYTHON) -m venv --clear .venv
-	$(INSTALL) $(LATER) --require-hashes -r requirements.lock
-	$(INSTALL) --no-deps --no-build-isolation -e .
-	touch $@
+BUILT = pyproject.toml setup.py $(wildcard evalcore/native/*.[ch])
+
+# What is in one lock, with hashes, and evalq itself from here.
+define install
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evalq needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@$(UNLESS_MADE) $(PYTHON) -m venv --clear .venv
+	@echo "Installing $$(grep -c == $(1)) packages of $(1) in .venv ..."
+	@$(INSTALL) $(LATER) --require-hashes -r $(1)
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+endef
+
+.venv/ready: requirements.lock $(BUILT) $(OTHER)
+	$(call install,requirements.lock)
+	@touch .venv/running $@
+
+# What running needs, without what developing needs: a quarter of it, in the same versions.
+.venv/running: requirements-run.lock $(BUILT) $(OTHER)
+	$(call install,requirements-run.lock)
+	@touch $@
 
 other:
 
-demo: setup  ## The main job on sample data, with an embedded server.
-	$(BIN)/evalq demo
+demo: .venv/running  ## The main job on sample data, with an embedded server; installs only what running needs.
+	@$(BIN)/evalq demo
 
 # More than half of a test's time is waiting for processes and servers: four for each of two cores keep those busy.
 TESTS_AT_ONCE ?= 8
@@ -90,6 +103,7 @@ lock:  ## Resolve the dependencies again, for all machines and each Python from 
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet uv
 	$(LOCKED) --all-extras --output-file requirements.lock pyproject.toml
+	printf '%s\n' 'setuptools>=77' | $(LOCKED) --constraint requirements.lock --output-file requirements-run.lock pyproject.toml -
 	$(LOCKED) --output-file tests/deploy/checkers.lock tests/deploy/checkers.in
 	rm -rf .venv-lock
 

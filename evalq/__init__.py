@@ -4,7 +4,7 @@
 
     run = evalq.evaluate("planagent", "results.csv")
     run.report["results"]["set"]["intent"]
-    run.records()                              # a pandas DataFrame, a row for each record
+    run.records()                              # a pandas DataFrame, a row for each record; needs evalq[data]
 
 A name is imported when it is first used, so that `import evalq` costs next to nothing. docs/reference/python.md
 describes each name, and what stays the same between versions.

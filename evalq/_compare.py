@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from evalq._run import Run, unwritten_cases
+from evalq._run import Run, require_pandas, unwritten_cases
 from evalq.evalcore.compare import comparison, decision
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.summary import RunCases
@@ -82,6 +82,7 @@ class Comparison(comparison.MeasureComparison, frozen=True, eq=False, kw_only=Tr
         ``change``, positive where it is for the better (``float64``); ``base_answers`` and ``cand_answers``, how many
         (``int64``).
         """
+        require_pandas()
         import pandas as pd
 
         pairs = pairs_of(self.sides.base.cases, self.sides.cand.cases, self.measure)
@@ -147,6 +148,7 @@ class Comparisons(Sequence[Comparison]):
         ``detectable`` (``float64``), <NA> and NaN where there is none; ``margin`` (``float64``); ``missing``, ``lost``
         and ``won`` (``int64``).
         """
+        require_pandas()
         import pandas as pd
 
         rows = [_row(each) for each in self._found]
@@ -204,6 +206,7 @@ class Decision(decision.GateDecision, frozen=True):
         ``low``, ``high``, ``p_margin``, ``p_worse`` (``float64``, NaN where a number comes without an interval);
         ``evidence``, the answers that it rests on (``int64``).
         """
+        require_pandas()
         import pandas as pd
 
         return pd.DataFrame(

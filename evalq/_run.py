@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,6 +65,12 @@ class _Columns:
         return _frame(rows, dtypes)
 
 
+def require_pandas() -> None:
+    """Raise UsageError without pandas: it is four times as large as evalq, and commands do without it."""
+    if find_spec("pandas") is None:
+        raise UsageError("a DataFrame needs pandas, which is not installed: pip install 'evalq[data]'")
+
+
 def records_frame(lines: Iterable[bytes]) -> pd.DataFrame:
     """All record lines. Raises WireError for one that is none."""
     rows, columns = list(_decoded(lines)), _Columns()
@@ -89,6 +96,7 @@ def summary_frame(evaluator: Evaluator[Any, Any], values: MetricValues) -> pd.Da
 
 def history_frame(evaluator: Evaluator[Any, Any], entries: Iterable[Entry]) -> pd.DataFrame:
     """A row for each value of the evaluator's metrics in each of ``entries``, in their order."""
+    require_pandas()
     import pandas as pd
 
     rows = [
@@ -105,6 +113,7 @@ def history_frame(evaluator: Evaluator[Any, Any], entries: Iterable[Entry]) -> p
 
 
 def _frame(rows: Sequence[dict[str, Any]], dtypes: dict[str, str]) -> pd.DataFrame:
+    require_pandas()
     import pandas as pd
 
     # Each column with its type: from the values alone pandas would give an empty or half-empty column another one.

@@ -5,8 +5,10 @@ The command makes up the data. Real workers on an embedded server evaluate it.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +39,24 @@ def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int
     if data_only:
         return
     folders = _evaluate(samples, out, invocation.where.workers, invocation.output.reporter("records"))
-    click.echo(f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. Look at them:\n")
-    for folder in folders:
-        click.echo(f"  {folder}/report.html")
+    click.echo(
+        f"\n{len(folders)} evaluations in {time.monotonic() - began:.1f} s. The reports are the same every time."
+    )
     for folder in folders[:1]:
-        named = shlex.quote(str(folder))
-        click.echo(f"  evalq report {named} -o rows.csv\n  evalq status {named}")
+        program, name = _program(), shlex.quote(str(folder))
+        click.echo(
+            f"""
+Open the reports:         {program} view {shlex.quote(str(out))}
+  or one of them:         {name}/report.html
+Take rows away:           {program} report {name} -o rows.csv
+Start with your agent:    {program} init"""
+        )
+
+
+def _program() -> str:
+    """How to call this program from the current folder."""
+    own = Path(sys.argv[0])
+    return "evalq" if shutil.which("evalq") or own.name != "evalq" else shlex.quote(os.path.relpath(own))
 
 
 def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tuple[Evaluator[Any, Any], Request]]:
@@ -50,6 +64,7 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
     if unknown:
         raise UsageError(f"--only {min(unknown)}: no such evaluation; there are {', '.join(plugins.names())}")
     found = []
+    click.echo("Sample data:")
     for name in only or plugins.names():
         evaluator = plugins.get(name)
         _refuse_others(out / name)
@@ -64,7 +79,7 @@ def _samples(out: Path, only: tuple[str, ...], records: int | None) -> list[tupl
             count = records or evaluator.sample.records
             found.append((evaluator, evaluator.sample.write(folder, count, _SEED)))
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            click.echo(f"{name:<14} {count:>9,} {evaluator.records.unit} made, {size / 1e6:.0f} MB")
+            click.echo(f"  {name:<14} {count:>9,} {evaluator.records.unit:<11} {size / 1e6:>7.1f} MB")
     return found
 
 
@@ -78,6 +93,7 @@ def _evaluate(
     samples: list[tuple[Evaluator[Any, Any], Request]], out: Path, workers: int | None, reporter: Reporter
 ) -> list[Path]:
     from evalq.producer.folder.job import Job, RunOptions
+    from evalq.producer.outputs.final import run_json_facts
     from evalq.producer.run.backend import Backend, shared_backend
     from evalq.producer.run.execute import carry_out
     from evalq.workers.processes.system import usable_cpus
@@ -86,7 +102,9 @@ def _evaluate(
     folders = []
     names = [evaluator.name for evaluator, _ in samples]
     data = [(out / "data" / evaluator.name).resolve() for evaluator, _ in samples]
-    backend = Backend(load_settings(broker="", ledger=""), workers=workers or usable_cpus())
+    processes = workers or usable_cpus()
+    backend = Backend(load_settings(broker="", ledger=""), workers=processes)
+    click.echo(f"\nEvaluations, on an embedded server with {processes} worker process{'' if processes == 1 else 'es'}:")
     with shared_backend(backend, [Path.cwd(), *data], *names, reporter=reporter) as shared:
         for evaluator, request in samples:
             folder = out / evaluator.name
@@ -95,7 +113,10 @@ def _evaluate(
             began = time.monotonic()
             report = carry_out(Job.start(evaluator, request, RunOptions(out=folder, suite=_SUITE)), shared, reporter)
             seconds = time.monotonic() - began
-            click.echo(f"{evaluator.name:<14} {report['records']['total']:>9,} records evaluated in {seconds:.1f} s")
+            facts = run_json_facts(evaluator, report)
+            click.echo(
+                f"  {evaluator.name:<14} {facts['records']:>9,} records {seconds:>9.1f} s   {facts['result'] or ''}"
+            )
             folders.append(folder)
     return folders
 

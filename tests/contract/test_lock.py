@@ -1,8 +1,9 @@
-"""requirements.lock installs the same for as long as its files can be had, whatever is released, and on any machine."""
+"""Both locks install the same for as long as their files can be had, whatever is released, and on any machine."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
@@ -12,14 +13,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 TOP = Path(__file__).parent.parent.parent
-LOCK = (TOP / "requirements.lock").read_text(encoding="utf-8")
-LOCKED = {
-    canonicalize_name(need.name): need for need in map(Requirement, re.findall(r"(?m)^[\w.-]+\S*==[^\\\n]+", LOCK))
-}
+
+
+def _locked(name: str) -> dict[str, Requirement]:
+    lines = re.findall(r"(?m)^[\w.-]+\S*==[^\\\n]+", (TOP / name).read_text(encoding="utf-8"))
+    return {canonicalize_name(need.name): need for need in map(Requirement, lines)}
+
+
+LOCKED = _locked("requirements.lock")
+RUNNING = _locked("requirements-run.lock")
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
 MACHINES = {
     "linux": {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"},
     "linux-arm": {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "aarch64"},
     "mac": {"sys_platform": "darwin", "platform_system": "Darwin", "platform_machine": "arm64"},
+    "windows": {"sys_platform": "win32", "platform_system": "Windows", "platform_machine": "AMD64"},
 }
 
 
@@ -39,11 +47,14 @@ def test_what_packages_ask_of_one_another_with_extras_is_locked_with_them() -> N
 
 @pytest.mark.parametrize("python", ["3.11.0", "3.11.2", "3.11.3", "3.12.0", "3.13.0", "3.14.0"])
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_packages_ask_for_on_another_python_or_machine_is_locked_too(machine: str, python: str) -> None:
+@pytest.mark.parametrize(("locked", "most"), [(LOCKED, 200), (RUNNING, 60)], ids=["all", "running"])
+def test_what_packages_ask_for_on_another_python_or_machine_is_locked_too(
+    machine: str, python: str, locked: dict[str, Requirement], most: int
+) -> None:
     """redis asks for async-timeout before 3.11.3 alone, which Debian 12 has: what is missing is refused by pip."""
     there = {**MACHINES[machine], "python_full_version": python, "python_version": python.rpartition(".")[0]}
-    here = {package for package, need in LOCKED.items() if not need.marker or need.marker.evaluate(there)}
-    assert len(here) > 100
+    here = {package for package, need in locked.items() if not need.marker or need.marker.evaluate(there)}
+    assert most / 2 < len(here) < most
     missing = [
         f"{package}: {need}"
         for package in sorted(here)
@@ -51,6 +62,17 @@ def test_what_packages_ask_for_on_another_python_or_machine_is_locked_too(machin
         if canonicalize_name(need.name) not in here
     ]
     assert missing == []
+
+
+def test_the_lock_of_running_is_a_part_of_the_other() -> None:
+    """What evalq needs and what builds it, in the same versions; nothing of an extra."""
+    assert RUNNING.keys() < LOCKED.keys()
+    assert {name: str(need.specifier) for name, need in RUNNING.items()} == {
+        name: str(LOCKED[name].specifier) for name in RUNNING
+    }
+    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
+    assert {canonicalize_name(Requirement(need).name) for need in wanted} <= RUNNING.keys()
+    assert not {"pandas", "pyarrow", "pytest", "mypy", "matplotlib", "deepeval"} & RUNNING.keys()
 
 
 def _needs(package: str, there: dict[str, str]) -> list[Requirement]:

@@ -40,3 +40,31 @@ def test_a_venv_keeps_its_python_and_is_made_anew_where_that_is_gone(tmp_path: P
         link.unlink()
     _made(tmp_path)
     assert not kept.exists(), "it had no Python"
+
+
+def _locks(folder: Path, target: str) -> list[str]:
+    """The locks from which make would install for ``target``."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
+    # A .venv is there, made by nobody: to make one takes longer than all else.
+    command = ["make", target, "INSTALL=echo", "UNLESS_MADE=: ||"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.rpartition(" ")[2] for line in done.stdout.splitlines() if "--require-hashes" in line]
+
+
+def test_the_demo_installs_what_running_needs_and_never_over_what_setup_made(tmp_path: Path) -> None:
+    """Once, and not at all after `make setup`; that installs the rest after the demo."""
+    for name in ("Makefile", "requirements.lock", "requirements-run.lock", "pyproject.toml", "setup.py"):
+        shutil.copy(TOP / name, tmp_path)
+    program = tmp_path / ".venv" / "bin" / "evalq"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert _locks(tmp_path, "demo") == ["requirements-run.lock"]
+    assert _locks(tmp_path, "demo") == []
+    assert _locks(tmp_path, "setup") == ["requirements.lock"]
+    assert _locks(tmp_path, "demo") == []
+    for stamp in (".venv/ready", ".venv/running"):
+        (tmp_path / stamp).unlink()
+    assert _locks(tmp_path, "setup") == ["requirements.lock"]
+    assert _locks(tmp_path, "demo") == []

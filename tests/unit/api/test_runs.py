@@ -38,6 +38,20 @@ def test_an_evaluation_in_this_process_writes_nothing(rows: Path) -> None:
     assert run._repr_markdown_()
 
 
+def test_without_pandas_frames_say_what_to_install_and_all_else_works(
+    rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate needs no frames: pandas comes with an extra."""
+    monkeypatch.setattr("evalq._run.find_spec", lambda name: None)
+    run = evalq.evaluate("planagent", "results.csv")
+    found = evalq.compare(run, run)
+    decided = evalq.gate(run, {"gates": [{"metric": "planagent.set.intent", "min": 1}]})
+    assert (decided.exit_code in (0, 1, 4), "planagent" in str(found)) == (True, True)
+    for frame in (run.records, run.summary, found.summary, found[0].cases, found[0].flips, decided.summary):
+        with pytest.raises(evalq.errors.UsageError, match=r"needs pandas.*pip install 'evalq\[data\]'"):
+            frame()
+
+
 @pytest.mark.parametrize("folder", [None, "kept"])
 def test_a_tag_that_is_no_text_is_refused_by_name(rows: Path, folder: str | None) -> None:
     """Whether it would be written or not; nothing of a run is told as damaged."""
