@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from evalq.evalcore.contract.plugins import CHECKS, cached_until_named, entries, plug_ins, registered_now
+from evalq.evalcore.contract.scoring import ScoringFile, scoring_file, scoring_file_now
 from evalq.evalcore.model.canonical import canonical_json
 
 __version__ = version("evalq")
@@ -41,7 +42,7 @@ def code_now() -> str:
 
     Earlier imports of this process are of `code_version`, later ones of this version.
     """
-    return _digest(_parts(*registered_now()))
+    return _digest(_parts(*registered_now(), scoring_file_now()))
 
 
 def _digest(parts: Mapping[str, str]) -> str:
@@ -53,12 +54,14 @@ def code_parts() -> Mapping[str, str]:
     """{part: its version} for all parts on which answers and the ledger's scripts depend.
 
     Parts are the folders of this code, each with a digest of its files; Python's Unicode data; the packages that
-    compute; the packages of plug-ins; and the sources of checks outside of packages.
+    compute; the packages of plug-ins; and the sources of checks and of a scoring function outside of packages.
     """
-    return _parts(entries().values(), plug_ins(CHECKS))
+    return _parts(entries().values(), plug_ins(CHECKS), scoring_file())
 
 
-def _parts(evaluators: Iterable[EntryPoint], checks: Iterable[EntryPoint]) -> dict[str, str]:
+def _parts(
+    evaluators: Iterable[EntryPoint], checks: Iterable[EntryPoint], scoring: ScoringFile | None
+) -> dict[str, str]:
     parts = {name: digest.hexdigest()[:_DIGITS] for name, digest in _folders().items()}
     parts["Unicode (of Python)"] = unicodedata.unidata_version
     parts |= {name: _installed(name) for name in COMPUTING}
@@ -69,6 +72,8 @@ def _parts(evaluators: Iterable[EntryPoint], checks: Iterable[EntryPoint]) -> di
     for point in checks:
         of = _source_digest(point.module) if point.dist is None else f"{point.dist.name} {point.dist.version}"
         parts[f"check {point.name}"] = f"{point.value} {of}"
+    if scoring is not None:
+        parts["scoring function"] = f"{scoring.path.stem}:{scoring.function} {scoring.digest}"
     return parts
 
 

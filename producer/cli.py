@@ -54,7 +54,7 @@ class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from evalq.evalcore.contract import plugins as registry
 
-        return [*registry.names(), *commands.names()]
+        return [*registry.names(), registry.SCORE.name, *commands.names()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from evalq.evalcore.contract import plugins as registry
@@ -62,7 +62,7 @@ class _Lazy(click.Group):
         if cmd_name in commands.names():
             command: click.Command = import_module(f"evalq.producer.commands.{commands.module(cmd_name)}").COMMAND
             return command
-        if cmd_name in registry.names():
+        if cmd_name in (*registry.names(), registry.SCORE.name):
             from evalq.producer.commands._evaluation import start_command
 
             return start_command(cmd_name)
@@ -95,6 +95,7 @@ class _Lazy(click.Group):
         from evalq.evalcore.contract import plugins as registry
 
         evaluations = [(name, _first_line(point.module)) for name, point in registry.entries().items()]
+        evaluations.append((registry.SCORE.name, _first_line(registry.SCORE.module)))
         for title, group in commands.GROUPS.items():
             rows = [(name, commands.summary(name)) for name in group]
             with formatter.section(title):

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.params import load_mapping
 from evalq.evalcore.contract.plugins import name_checks
+from evalq.evalcore.contract.scoring import name_scorer, split_scorer
 from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.evalcore.naming import is_text
 from evalq.workers.address import Address, read_address
@@ -133,6 +134,11 @@ class Settings(BaseModel):
         description="Checks of your own for `evalq checks`, each NAME=MODULE:FUNCTION of a module that Python finds "
         "(a variable has commas between them)",
     )
+    scorer: str = Field(
+        default="",
+        description="Your own function for `evalq score`, as FILE.py or FILE.py:FUNCTION; the same file for producers "
+        "and workers",
+    )
     targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
     down_seconds: float = Field(
         default=300.0, gt=0, le=604_800, description="How long a sweep waits for a target that does not answer"
@@ -175,6 +181,18 @@ class Settings(BaseModel):
         if len({each.partition("=")[0] for each in value}) < len(value):
             raise ValueError("a name occurs twice")
         return value
+
+    @field_validator("scorer")
+    @classmethod
+    def _is_file(cls, value: str) -> str:
+        """Absolute: processes that this one starts have other current folders."""
+        if not value:
+            return value
+        try:
+            path, function = split_scorer(value)
+        except ConfigError:  # `take_checks` says it better
+            return value
+        return f"{path.absolute()}:{function}" if function else str(path.absolute())
 
     @property
     def queue_options(self) -> dict[str, str | int | bool]:
@@ -264,8 +282,9 @@ def check_variables() -> None:
 
 
 def take_checks(settings: Settings) -> None:
-    """Have this process know the checks that its settings name."""
+    """Have this process know the checks and the scoring function that its settings name. Raises ConfigError."""
     name_checks(dict(each.split("=", 1) for each in settings.checks))
+    name_scorer(settings.scorer)
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:

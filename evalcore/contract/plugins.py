@@ -30,6 +30,8 @@ CHECKS = "evalq.checks"
 
 _named: dict[str, str] = {}
 _KEPT: list[Callable[[], None]] = []
+SCORE = EntryPoint("score", "evalq.evalcore.evaluators.score:evaluator", GROUP)
+"""It is not among `entries`: it evaluates nothing until a user names a function (`evalq.evalcore.contract.scoring`)."""
 T = TypeVar("T")
 
 
@@ -97,8 +99,13 @@ def name_checks(functions: Mapping[str, str]) -> None:
     if functions != _named:
         _named.clear()
         _named.update(functions)
-        for forget in _KEPT:
-            forget()
+        forget_named()
+
+
+def forget_named() -> None:
+    """Empty the caches that depend on what this process's settings name."""
+    for forget in _KEPT:
+        forget()
 
 
 def cached_until_named(function: Callable[[], T]) -> functools._lru_cache_wrapper[T]:
@@ -137,10 +144,12 @@ def get(name: str) -> Evaluator[Any, Any]:
     """
     from evalq.evalcore.contract.evaluator import Evaluator  # not at import: listing names must be fast
 
-    point = entries().get(name)
+    point = SCORE if name == SCORE.name else entries().get(name)
     if point is None:
         raise UnknownEvaluator(f"no evaluator {name!r}; there are: {', '.join(names())}")
-    rivals = _registered()[name]
+    rivals = _registered().get(name, [])
+    if name == SCORE.name and rivals:
+        raise ConfigError(f"{_shown(rivals[0])} registers an evaluator {name!r}, which is a name of evalq's: rename it")
     if len(rivals) > 1:
         which = ", ".join(_shown(rival) for rival in rivals)
         raise ConfigError(f"several packages register an evaluator {name!r}: {which}; uninstall all but one")

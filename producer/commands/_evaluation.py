@@ -11,6 +11,7 @@ from evalq.evalcore import native
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded
 from evalq.evalcore.contract.plugins import stdout_to_stderr
+from evalq.evalcore.contract.scoring import NAME
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import plural
 from evalq.producer.invocation import options
@@ -35,6 +36,8 @@ def start_command(name: str) -> click.Command:
         *[options.own_option(option) for option in evaluator.command.options],
         *options.without(common, evaluator.command.options),
     ]
+    if name == NAME:
+        params.insert(0, click.Argument(["scorer"], metavar="FILE.py[:FUNCTION]"))
 
     def call(invocation: Invocation, inputs: tuple[str, ...]) -> None:
         _start(evaluator, inputs, invocation)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation, command
-from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
+from evalq.producer.invocation.options import (
+    calling_options,
+    output_options,
+    place_options,
+    run_argument,
+    scorer_option,
+)
 from evalq.producer.lifecycle.finish import conclude, report_errors
 from evalq.producer.lifecycle.start import name_server
 
@@ -27,4 +33,4 @@ def _resume(invocation: Invocation, run: str | None) -> None:
         conclude(folder, invocation, reporter)
 
 
-COMMAND = command(_resume, run_argument(), *place_options(), *calling_options(), *output_options())
+COMMAND = command(_resume, run_argument(), *place_options(), *calling_options(), scorer_option(), *output_options())

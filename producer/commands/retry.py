@@ -7,7 +7,13 @@ import click
 from evalq.evalcore.contract import plugins
 from evalq.producer.invocation.finding import find
 from evalq.producer.invocation.invocation import Invocation, command
-from evalq.producer.invocation.options import calling_options, output_options, place_options, run_argument
+from evalq.producer.invocation.options import (
+    calling_options,
+    output_options,
+    place_options,
+    run_argument,
+    scorer_option,
+)
 from evalq.producer.lifecycle.finish import conclude, report_errors
 from evalq.producer.lifecycle.start import name_server
 
@@ -40,5 +46,6 @@ COMMAND = command(
     ),
     *place_options(),
     *calling_options(),
+    scorer_option(),
     *output_options(),
 )

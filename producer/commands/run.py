@@ -29,6 +29,7 @@ from evalq.producer.invocation.options import (
     output_options,
     place_options,
     run_options,
+    scorer_option,
 )
 from evalq.producer.lifecycle.finish import conclude_shown, show_notes
 from evalq.producer.lifecycle.gate import GateOptions, check_confirm, check_gate, gate_suite, write_undecided
@@ -228,7 +229,7 @@ def _show(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: In
 
 _FROM_SUITE_FILE = {"params", "chunk_size", "limit", "suite", "outputs"}
 """Options that the suite file sets."""
-_options = [*run_options(), *place_options(), *calling_options()[:2], *output_options()]
+_options = [*run_options(), *place_options(), *calling_options()[:2], scorer_option(), *output_options()]
 next(each for each in _options if each.name == "out").help = "Folder for the run folders [evalq-runs]."
 
 COMMAND = command(

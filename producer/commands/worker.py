@@ -12,7 +12,7 @@ import click
 
 from evalq.evalcore.errors import ConfigError
 from evalq.producer.invocation.invocation import Invocation, command
-from evalq.producer.invocation.options import option
+from evalq.producer.invocation.options import option, scorer_option
 
 
 def _worker(
@@ -28,6 +28,7 @@ def _worker(
 
     where, quiet = invocation.where, invocation.output.quiet
     named = {"broker": where.broker, "ledger": where.ledger, "calls": where.calls, "targets": where.targets}
+    named["scorer"] = where.scorer
     folders = tuple(Path(root) for root in roots) or None
     chosen = load_settings(where.settings, roots=folders, concurrency=concurrency, **named)
     if not chosen.broker:
@@ -72,6 +73,7 @@ COMMAND = command(
         type=click.Path(exists=True, file_okay=False),
         help="Read inputs from this folder [the current one]. Repeatable.",
     ),
+    scorer_option(),
     click.Option(["--preload"], multiple=True, metavar="NAME", help="Load this evaluator before forking. Repeatable."),
     option("--settings", type=click.Path(dir_okay=False), metavar="FILE", help="A YAML file of settings."),
     click.Option(

@@ -20,6 +20,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.plugins import stdout_to_stderr
+from evalq.evalcore.contract.scoring import needs_scorer
 from evalq.evalcore.errors import ConfigError, EvalqError, InputChanged, InputError, StorageError, UsageError, WireError
 from evalq.evalcore.files import open_input, open_unlinked, write_atomic
 from evalq.evalcore.model.canonical import canonical_json, digest, uncollected
@@ -311,6 +312,7 @@ class Job:
             raise ConfigError(
                 f"{folder.path}: the run was begun by evalq code {header.code_version}, this is {code_version()}; "
                 "answers of different code are never mixed: resume with that version, or start a new run"
+                + ("; name its scoring function with --scorer FILE.py" if needs_scorer(header.evaluator) else "")
             )
         request = whole_request(info.request, header.params)
         return cls(header, folder, info.sources, request, manifest, read_key(folder))

@@ -11,7 +11,7 @@ _FIRST = ("target", "repeat", "targets", "out", "outputs", "broker", "workers")
 """Shared options that nearly every user meets, by the names of click's parameters."""
 _LATER = (
     *("suite", "limit", "dry_run", "detach", "params", "once", "fmt", "inline", "max_cost", "quiet", "as_json"),
-    *("allow_dead", "calls", "max_calls", "settings", "verbose", "ledger", "reuse", "stop", "cache", "tags"),
+    *("allow_dead", "calls", "max_calls", "settings", "verbose", "ledger", "reuse", "stop", "cache", "tags", "scorer"),
     *("chunk_size", "priority", "base_target", "json_lines", "no_progress", "follow", "every", "passes", "verify"),
 )
 """Other shared options, in the order in which a short help takes them. A command's own options come before these."""

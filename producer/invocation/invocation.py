@@ -61,6 +61,7 @@ class PlaceArguments(msgspec.Struct, frozen=True, kw_only=True):
     inline: bool = False
     targets: str | None = None
     calls: int | None = None
+    scorer: str | None = None
 
     def load(self) -> Settings:
         """Settings from the command line, the environment and a file. Raises ConfigError."""
@@ -69,6 +70,7 @@ class PlaceArguments(msgspec.Struct, frozen=True, kw_only=True):
         if self.inline and self.broker:
             raise ConfigError("--inline uses no broker: omit --broker (or unset EVALQ_BROKER)")
         named = {"broker": self.broker, "ledger": self.ledger, "targets": self.targets, "calls": self.calls}
+        named["scorer"] = self.scorer
         settings = load_settings(self.settings, **named)
         if settings.ledger and not settings.broker:
             raise ConfigError("a ledger needs a broker: give --broker URL, or set EVALQ_BROKER")

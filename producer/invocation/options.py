@@ -61,6 +61,11 @@ def place_options() -> list[click.Option]:
     ]
 
 
+def scorer_option() -> click.Option:
+    """The function of runs of `evalq score`."""
+    return option("--scorer", metavar="FILE.py", help="For `evalq score`: the file of your function, unchanged.")
+
+
 def calling_options() -> list[click.Option]:
     """Live calls from this process, and how many."""
     return [

@@ -118,7 +118,7 @@ def test_the_page_leads_to_a_verdict_and_a_gate(
     Path("agents.py").write_text(_PROMPTED)
     Path("prompt.md").write_text("Name the date, please.")
     Path("policy.yaml").write_text(policy)
-    start, compare, gate = _blocks(README, "sh")
+    start, compare, gate, _ = _blocks(README, "sh")
     assert _run(start) == [0]
     assert "kept targets.yaml" in capfd.readouterr().out
     assert _run(compare, edit=("prompt.md", prompt)) == [0, 0, 0]

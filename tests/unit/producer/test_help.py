@@ -104,4 +104,4 @@ def test_commands_are_grouped_by_what_a_user_wants_to_do() -> None:
     grouped = [name for group in commands.GROUPS.values() for name in group]
     assert sorted(grouped) == sorted(commands.names())
     listed = [line.split()[0] for line in lines if line.startswith("  ") and line[2:3].isalpha()]
-    assert sorted(listed[1:]) == sorted([*grouped, *plugins.names()])
+    assert sorted(listed[1:]) == sorted([*grouped, *plugins.names(), "score"])

@@ -1,0 +1,164 @@
+"""Scores by a function of one's own: what it may return, which function it is, and who may name it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq import check_evaluator
+from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.scoring import name_scorer, scoring_function, split_scorer
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.score import read_score
+from evalq.evalcore.version import code_now, code_version
+from evalq.producer.cli import main
+from evalq.workers.settings import load_settings
+
+ROWS = [{"id": f"q{n % 7}", "repeat": n // 7, "size": n} for n in range(40)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with rows.jsonl; afterwards no function is named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVALQ_BROKER", raising=False)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    yield tmp_path
+    name_scorer("")
+
+
+def _write(text: str, name: str = "mine.py") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+def test_it_keeps_the_contract_of_evaluators(folder: Path) -> None:
+    """With passes, scores, reasons, records without a score, exceptions and values that are no score."""
+    _write(
+        "def score(record):\n"
+        "    n = record['size']\n"
+        "    return [True, n / 40, None, (0.2, 'long'), 1 / (n % 3), 'x'][n % 6]\n"
+    )
+    name_scorer("mine.py")
+    found = scoring_function()
+    own = {"function": found.name, "source": found.source}
+    check_evaluator(plugins.get("score"), [folder / "rows.jsonl"], params=[own, {**own, "passes_from": 0.1}])
+
+
+@pytest.mark.parametrize(
+    ("returned", "read"),
+    [
+        (True, (1.0, "")), (False, (0.0, "")), (0, (0.0, "")), (1, (1.0, "")), (0.25, (0.25, "")), (None, (None, "")),
+        ((0.5, "half"), (0.5, "half")), ((None, "empty"), (None, "empty")),
+    ],
+)  # fmt: skip
+def test_what_a_function_may_return(returned: Any, read: tuple[float | None, str]) -> None:
+    assert read_score(returned) == read
+
+
+@pytest.mark.parametrize(
+    "returned", ["1", b"1", [1], {}, (1,), (0.5, 1), (1, "a", "b"), -0.1, 1.01, float("nan"), float("inf"), 10**400, 1j]
+)  # fmt: skip
+def test_all_else_is_no_score(returned: Any) -> None:
+    """And the message says what to return, not what failed inside of evalq."""
+    with pytest.raises(ValueError, match=r"return True, False|not from 0 to 1"):
+        read_score(returned)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text", "says"),
+    [
+        ("mine.py", "def score(r): return 1\ndef other(r): return 0\n", "mine:score"),
+        ("mine.py", "import json\ndef only(r): return 1\ndef _help(r): return 0\n", "mine:only"),
+        ("mine.py:other", "def score(r): return 1\ndef other(r): return 0\n", "mine:other"),
+        ("mine.py", "class Scorer:\n    def __call__(self, r): return 1\nscore = Scorer()\n", "mine:score"),
+    ],
+)
+def test_the_function_is_found(folder: Path, spec: str, text: str, says: str) -> None:
+    _write(text)
+    name_scorer(spec)
+    assert scoring_function().name == says
+
+
+@pytest.mark.parametrize(
+    ("spec", "text", "says"),
+    [
+        ("mine.py", "def a(r): return 1\ndef b(r): return 0\n", "name one, as mine.py:a"),
+        ("mine.py:c", "def a(r): return 1\n", "no function c"),
+        ("mine.py", "x = 1\n", "define one"),
+        ("mine.py", "1 / 0\n", "ZeroDivisionError"),
+        ("mine.py", "def score(r:\n", "SyntaxError"),
+        ("mine.py", "\0", "cannot be loaded"),
+        ("mine.py", "async def score(r): return 1\n", "async"),
+        ("mine.py", "import nowhere_at_all\n", "nowhere_at_all"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(folder: Path, spec: str, text: str, says: str) -> None:
+    _write(text)
+    name_scorer(spec)
+    with pytest.raises(ConfigError, match=r"mine\.py") as error:
+        scoring_function()
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("spec", ["rows.jsonl", "mine", "mine.py:", "mine.py:a.b", "mine.py:1", "gone.py", ".", "/"])
+def test_what_is_no_file_is_refused_at_once(folder: Path, spec: str) -> None:
+    _write("def a(r): return 1\n")
+    with pytest.raises(ConfigError):
+        load_settings(scorer=spec)
+
+
+def test_another_file_is_another_code(folder: Path) -> None:
+    """So that no worker mixes scores of two versions; a process notices when the file changes under it."""
+    without = code_version()
+    name_scorer(_write("def score(r): return 1\n"))
+    first = code_version()
+    assert first != without
+    assert code_now() == first
+    _write("def score(r): return 0\n")
+    assert (code_now() != first, code_version() == first) == (True, True)
+    name_scorer("mine.py")
+    assert code_version() == code_now() != first
+    Path("mine.py").unlink()
+    assert code_now() != code_version()
+    name_scorer("")
+    assert code_version() == without
+
+
+def test_a_run_does_not_name_its_function(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither a suite nor a run folder makes evalq run a file; with the same file named, both work."""
+    _write("def score(r): return r['size'] > 20\n")
+    assert main(["score", "mine.py", "rows.jsonl", "--inline", "--out", "run"]) == 0
+    name_scorer("")
+    Path("evalq.yaml").write_text("{suite: s, runs: [{evaluator: score, inputs: [rows.jsonl]}]}")
+    assert main(["run", "evalq.yaml", "--inline", "--out", "a"]) == 2
+    assert "EVALQ_SCORER" in capfd.readouterr().err
+    assert main(["run", "evalq.yaml", "--inline", "--out", "b", "--scorer", "mine.py"]) == 0
+    (report,) = Path("b").glob("*/report.json")
+    assert report.read_bytes() == Path("run/report.json").read_bytes()
+    name_scorer("")
+    for command in (["report", "run"], ["compare", "run", "run"], ["list"]):
+        assert main(command) in (0, None)
+
+
+def test_a_resume_needs_the_same_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Else answers of two functions would stand in one report."""
+    stopping = "def score(r):\n    raise KeyboardInterrupt\n"
+    _write(stopping)
+    assert main(["score", "mine.py", "rows.jsonl", "--inline", "--out", "run"]) == 130
+    name_scorer("")
+    assert main(["resume", "run", "--inline"]) == 2
+    assert "--scorer FILE.py" in capfd.readouterr().err
+    _write("def score(r): return 0\n")
+    assert main(["resume", "run", "--inline", "--scorer", "mine.py"]) == 2
+    _write(stopping)
+    assert main(["resume", "run", "--inline", "--scorer", "mine.py"]) == 130
+
+
+def test_a_name_is_a_file_and_perhaps_a_function() -> None:
+    assert split_scorer("a/b.py") == (Path("a/b.py"), "")
+    assert split_scorer("a/b.py:c") == (Path("a/b.py"), "c")
