@@ -172,6 +172,7 @@ def sweep(
     max_cost: float | None = None,
     cache: str | Path | None = None,
     reuse: Sequence[str | Path] = (),
+    keep_prompts: bool = True,
     params: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     broker: str | None = None,
@@ -197,7 +198,8 @@ def sweep(
     ``stop="when-decided"`` until its verdict is certain. ``max_calls`` and ``max_cost`` (in the target's currency)
     are budgets for the whole sweep. ``cache`` is a file that outputs of the same prompts are taken from and kept in;
     ``reuse`` names runs whose outputs are taken: a gate does not take them for fresh evidence. The run folder is
-    ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer. With the same ``once`` and the same of
+    ``folder`` or evalq-runs/<run id>; its outputs.jsonl holds every answer, and prompts.jsonl every prompt unless
+    ``keep_prompts`` is False. With the same ``once`` and the same of
     everything else the sweep is one, that is paid once. The other arguments are those of `evaluate`.
 
     Calls without an answer raise nothing: `evalq retry RUN --errors` makes them again. Raises what `evaluate` raises,
@@ -210,7 +212,7 @@ def sweep(
     given = paths(inputs, folder, params=params, options=options)
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
-    live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse)
+    live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse, keep_prompts)
     asked, request = ready.asked(folder, suite, tags, once=once), _request(ready.evaluator, given, params, options)
     return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
 
@@ -304,6 +306,7 @@ def _live(
     budgets: tuple[int, float],
     cache: str | Path | None,
     reuse: Sequence[str | Path],
+    keep_prompts: bool,
 ) -> SweepOptions:
     from evalq.producer.sweep.options import SweepOptions
 
@@ -312,7 +315,7 @@ def _live(
 
         Cache(str(cache)).close()  # one that cannot be used is told before anything starts
     taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)
-    return SweepOptions(target, repeat, stop, *budgets, str(cache or ""), taken)
+    return SweepOptions(target, repeat, stop, *budgets, str(cache or ""), taken, keep_prompts=keep_prompts)
 
 
 def _in_memory(

@@ -135,6 +135,7 @@ class LiveArguments(msgspec.Struct, frozen=True, kw_only=True):
     stop: str | None = None
     cache: str | None = None
     reuse: tuple[str, ...] = ()
+    no_prompts: bool = False
     max_calls: int | None = None
     max_cost: float | None = None
 
@@ -156,6 +157,7 @@ class LiveArguments(msgspec.Struct, frozen=True, kw_only=True):
             max_cost=self.max_cost or 0.0,
             cache=self.cache or "",
             reuse=tuple(str(find(run).path.absolute()) for run in self.reuse),
+            keep_prompts=not self.no_prompts,
         )
 
 

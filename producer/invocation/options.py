@@ -116,7 +116,10 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
         help="Take over RUN's outputs of the same cases, prompts, repeats and settings. A gate does not count them as "
         "new evidence. Repeatable.",
     )
-    return [*options, cache, reuse, *calling_options()]
+    prompts = click.Option(
+        ["--no-prompts"], is_flag=True, help="Do not keep the prompts in the run folder. Pages then show no questions."
+    )
+    return [*options, cache, reuse, prompts, *calling_options()]
 
 
 def as_json() -> click.Option:

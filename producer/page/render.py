@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -60,6 +61,20 @@ def joined(*children: object) -> Html:
     return Html("".join(text(child) for child in children if child is not None))
 
 
+_CELL = re.compile("<t[dh](?=[ >])")
+
+
+def labelled(row: Html, heads: Sequence[str]) -> Html:
+    """A row of a table whose cells know their heads: on a phone each cell is a line of its own."""
+    names = iter(heads)
+
+    def cell(found: re.Match[str]) -> str:
+        name = next(names, "")
+        return f'{found[0]} data-label="{text(name)}"' if name and found[0] == "<td" else found[0]
+
+    return Html(_CELL.sub(cell, row))
+
+
 # Charts as tables: a row for each value, its drawing in a cell beside its number.
 # So a chart is its own text alternative: a screen reader reads the numbers, a printer prints both, and on a phone
 # the drawings shrink while the words keep their size. Drawings are placed in percent, so they need no script and no
@@ -70,9 +85,25 @@ _HEIGHT, _BAR = 18, 10
 _HUES = 6
 
 
-def chart_figure(drawn: ChartTable) -> Html:
-    """A chart with its title and caption; of many rows, those after the first are folded away."""
-    table = _stacked if drawn.kind == "stacked" else _single
+Address = Callable[[str], str]
+"""The address of a case's record."""
+
+
+def _row_head(label: str, to: Address | None) -> Html:
+    name = element("a", label, href=to(label)) if to and label else label or "–"
+    return element("th", name, scope="row", dir="auto")
+
+
+def chart_figure(drawn: ChartTable, to: Address | None = None) -> Html:
+    """A chart with its title and caption; of many rows, those after the first are folded away.
+
+    Cases are linked to the addresses that ``to`` gives.
+    """
+    to = to if drawn.label == "Case" else None
+
+    def table(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
+        return _stacked(drawn, marks, to) if drawn.kind == "stacked" else _single(drawn, marks, to)
+
     groups = list(dict.fromkeys(mark.label for mark in drawn.marks))
     shown, folded = set(groups[:_SHOWN_ROWS]), set(groups[_SHOWN_ROWS:])
     parts: list[Html] = [table(drawn, [mark for mark in drawn.marks if mark.label in shown])]
@@ -90,7 +121,7 @@ def chart_figure(drawn: ChartTable) -> Html:
     )
 
 
-def _single(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
+def _single(drawn: ChartTable, marks: Sequence[Mark], to: Address | None) -> Html:
     interval = any(mark.low is not None for mark in marks)
     notes = any(mark.note for mark in marks)
     heads = [
@@ -100,10 +131,11 @@ def _single(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
         element("th", "Interval", scope="col", class_="n") if interval else None,
         element("th", "Note", scope="col") if notes else None,
     ]
+    names = ["", "", "", "Interval", "Note"] if interval else ["", "", "", "Note"]
     rows = [
         element(
             "tr",
-            element("th", mark.label or "–", scope="row", dir="auto"),
+            _row_head(mark.label, to),
             element("td", _track(drawn, _dot(drawn, mark) if drawn.kind == "dots" else _bar(drawn, mark))),
             element("td", number(mark.value, drawn.unit), class_="n"),
             element("td", _interval(drawn, mark), class_="n quiet") if interval else None,
@@ -111,10 +143,10 @@ def _single(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
         )
         for mark in marks
     ]
-    return _table(drawn, heads, rows)
+    return _table(drawn, heads, [labelled(row, names) for row in rows])
 
 
-def _stacked(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
+def _stacked(drawn: ChartTable, marks: Sequence[Mark], to: Address | None) -> Html:
     """A row a label, a column a part; the colours of the heads are the legend."""
     parts = list(dict.fromkeys(mark.part for mark in marks))
     heads = [element("th", drawn.label, scope="col"), element("th", "Shares", scope="col", class_="drawing")]
@@ -130,7 +162,7 @@ def _stacked(drawn: ChartTable, marks: Sequence[Mark]) -> Html:
             element("td", number(own[part].value if part in own else None, drawn.unit), class_="n") for part in parts
         ]
         drawing = element("td", _svg(_segments([own[part] for part in parts if part in own], styles)))
-        rows.append(element("tr", element("th", label or "–", scope="row", dir="auto"), drawing, *cells))
+        rows.append(labelled(element("tr", _row_head(label, to), drawing, *cells), ["", "", *parts]))
     return _table(drawn, heads, rows)
 
 
@@ -290,9 +322,9 @@ def page_banner(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
     )
 
 
-def page_contents(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
-    """Notices, sections, further ``blocks``, and facts of the run."""
-    sections = [_section(section, at) for at, section in enumerate(page.sections)]
+def page_contents(page: ReportPage, blocks: Sequence[Block] = (), to: Address | None = None) -> Html:
+    """Notices, sections, further ``blocks``, and facts of the run; ``to`` gives addresses of cases."""
+    sections = [_section(section, at, to) for at, section in enumerate(page.sections)]
     return joined(_notice_list(page.notices), *sections, *map(_block, blocks), _about(page))
 
 
@@ -336,13 +368,13 @@ def _notice_list(notices: tuple[str, ...]) -> Html | None:
     return element("div", *(element("p", notice) for notice in notices), class_="notice", role="note")
 
 
-def _section(section: Section, at: int) -> Html:
+def _section(section: Section, at: int, to: Address | None) -> Html:
     inner: list[Html]
     match section:
         case TileSection():
             inner = [tile_list(section.tiles)]
         case ChartSection():
-            inner = [element("div", *map(chart_figure, section.charts), class_="charts")]
+            inner = [element("div", *(chart_figure(each, to) for each in section.charts), class_="charts")]
         case ProseSection():
             inner = [element("p", sentence) for sentence in section.sentences]
         case TableSection():
@@ -368,7 +400,10 @@ def _tile(tile: Tile) -> Html:
 
 def _plain(section: TableSection) -> Html:
     head = element("tr", *(element("th", name, scope="col") for name in section.head))
-    rows = [element("tr", *(element("td", cell, dir="auto") for cell in row)) for row in section.rows]
+    rows = [
+        labelled(element("tr", *(element("td", cell, dir="auto") for cell in row)), section.head)
+        for row in section.rows
+    ]
     caption = element("caption", section.caption or section.title, class_=None if section.caption else "unseen")
     table = element("table", caption, element("thead", head), element("tbody", *rows), class_="plain")
     return element("div", table, class_="scroll", tabindex="0", role="group", aria_label=section.title)
@@ -386,14 +421,18 @@ def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
     """Expected and actual values of a record."""
     if not evidence:
         return None
-    head = element("tr", *(element("th", name, scope="col") for name in ("Check", "Expected", "Actual")))
+    heads = ("Check", "Expected", "Actual")
+    head = element("tr", *(element("th", name, scope="col") for name in heads))
     rows = [
-        element(
-            "tr",
-            element("th", piece.what, scope="row", dir="auto"),
-            element("td", piece.expected, dir="auto"),
-            element("td", piece.came, dir="auto"),
-            class_="fine" if piece.fine else "unmet",
+        labelled(
+            element(
+                "tr",
+                element("th", piece.what, scope="row", dir="auto"),
+                element("td", piece.expected, dir="auto"),
+                element("td", piece.came, dir="auto"),
+                class_="fine" if piece.fine else "unmet",
+            ),
+            heads,
         )
         for piece in evidence
     ]

@@ -174,6 +174,7 @@ def _live_keys(calls: Calls | None) -> dict[str, Any]:
         return {}
     above = Annotated[float, Field(gt=0)]
     keys: dict[str, Any] = {calls.option: str, "max_calls": _Count, "max_cost": above, "cache": str, "reuse": _Files}
+    keys["keep_prompts"] = bool
     keys["prompt"] = Annotated[PromptKeys, BeforeValidator(_as_prompt)]
     return keys | ({"repeat": _Count, "stop": Literal[WHEN_DECIDED]} if calls.repeats else {})
 

@@ -19,8 +19,8 @@
 
 Beside ``evaluator`` a run has its inputs (under the name its evaluator gives them), ``params``, ``chunk_size``,
 ``limit``, ``output`` (files as with -o) and any of the evaluator's options by name; where the evaluator can ask a
-target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost``, ``cache`` and ``reuse``
-(run folders, or ids). Its ``name`` is that of its folder and of its report in the JSON; without
+target, that (``target`` or ``judge``), ``repeat``, ``stop``, ``max_calls``, ``max_cost``, ``cache``, ``reuse``
+(run folders, or ids) and ``keep_prompts``. Its ``name`` is that of its folder and of its report in the JSON; without
 one the folder has the evaluator's name, numbered. Paths are relative to the file.
 
 A ``prompt`` is the text around each question. A ``matrix`` makes a run of each combination of targets, parameters,

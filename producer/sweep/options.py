@@ -27,7 +27,8 @@ class SweepOptions(msgspec.Struct, frozen=True):
 
     ``reuse`` names folders of runs whose outputs are taken where they are of the same case, prompt, repeat and
     settings of the target. A sweep that ``extends`` a run takes all that this one recorded, failures too, and calls
-    only a target whose settings have the digest ``config`` that they had then.
+    only a target whose settings have the digest ``config`` that they had then. ``keep_prompts`` says whether the
+    finished run's folder keeps the prompts, for pages that show them.
     """
 
     target: str
@@ -40,6 +41,7 @@ class SweepOptions(msgspec.Struct, frozen=True):
     extends: str = ""
     config: str = ""
     wording: Wording | None = None
+    keep_prompts: bool = True
 
     def __post_init__(self) -> None:
         """Raise UsageError for a budget that nothing would ever reach, or that is spent before it begins."""
@@ -54,7 +56,7 @@ class SweepOptions(msgspec.Struct, frozen=True):
 
     def asking(self, target: str, repeat: int) -> SweepOptions:
         """To ask ``target`` so often by the same stop rule, in the same words, and to take nothing from anywhere."""
-        return SweepOptions(target, repeat, self.stop, wording=self.wording)
+        return SweepOptions(target, repeat, self.stop, wording=self.wording, keep_prompts=self.keep_prompts)
 
 
 PLACE = "{input}"

@@ -276,14 +276,17 @@ class Sweep:
     def drop_working_files(self) -> None:
         """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
 
-        What was asked stays, under another name, so that it can be asked again.
+        What was asked stays, its head under another name, so that it can be asked again and shown.
         """
         # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
         if not self.recorded.errors and not self.spent and not self.further_left:
             with contextlib.suppress(FileNotFoundError):
                 # First: without its head the folder is no sweep to resume, whatever of the rest a crash leaves.
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
-            remove(self.folder.path, PROMPTS, CALLS, RESERVE, DRIVER, FURTHER)
+            remove(self.folder.path, CALLS, RESERVE, DRIVER, FURTHER)
+            # The questions to a target stay for pages that show them; those to a judge are long and much alike.
+            if not self.live.keep_prompts or live_calls(self.evaluator).option != "target":
+                remove(self.folder.path, PROMPTS)
 
 
 # What a sweep is to ask, looked at before anything is made or paid for it.

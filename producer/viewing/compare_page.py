@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from evalq.evalcore.compare.comparison import Flip, MeasureComparison, Verdict
+from evalq.evalcore.compare.summary import CaseSummary
 from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.statistics.exact import is_below
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
 from evalq.producer.comparing.comparing import (
     MARGIN,
@@ -20,9 +24,10 @@ from evalq.producer.comparing.comparing import (
     seconds_text,
 )
 from evalq.producer.page.build import ChartTable, chart_tables, summary_of
-from evalq.producer.page.render import Html, chart_figure, element, joined, tile_list
+from evalq.producer.page.render import Address, Html, chart_figure, element, joined, tile_list
+from evalq.producer.viewing.case_page import side_link, side_title
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
-from evalq.producer.viewing.viewer import BASELINE, Query, RunSide, RunSides, Viewer, query_value
+from evalq.producer.viewing.viewer import BASELINE, Query, RunSide, RunSides, Viewer, query_number, query_value
 
 LOOKS: dict[Verdict, State] = {"same": "good", "better": "good", "worse": "bad", "inconclusive": "doubtful"}
 _LISTED, _OFFERED = 20, 200
@@ -40,7 +45,7 @@ def compare_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAnswer:
     except (EvalqError, OSError) as error:
         return _choice_page(viewer, sides, query, str(error))
     first, *rest = found
-    names = joined(_side_link(other), " against ", _side_link(one))
+    names = joined(side_link(other), " against ", side_link(one))
     more = ". ".join(f"{measure_title(each.measure.name)}: {VERDICTS[each.verdict]}" for each in rest)
     header = element(
         "header",
@@ -48,14 +53,19 @@ def compare_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAnswer:
         element("h1", f"{measure_title(first.measure.name)}: {VERDICTS[first.verdict]}", class_=LOOKS[first.verdict]),
         element("p", f"{more}.", class_="lede") if more else None,
     )
+
+    def to(case: str) -> str:
+        return link("compare", "case", base=base, cand=cand, id=case)
+
     main = joined(
         _form(viewer, sides, query),
         _changes(found),
-        element("section", element("h2", "Measure by measure"), *(_measure(each) for each in found)),
+        _cases(one, other, query),
+        element("section", element("h2", "Measure by measure"), *(_measure(each, to) for each in found)),
         _common(one, other),
-        _both(viewer, one, other),
+        _both(viewer, one, other, to),
     )
-    return document(f"{other.name} against {one.name}", header, main)
+    return document(f"{side_title(other)} against {side_title(one)}", header, main)
 
 
 def measure_title(measure: str) -> str:
@@ -72,12 +82,6 @@ def _margin(query: Query) -> float:
     if not 0 < margin <= 1:
         raise UsageError(f"a margin is a share of the scale above 0, and at most 1, not {given!r}")
     return margin
-
-
-def _side_link(side: RunSide) -> Html:
-    if side.known is None:
-        return element("span", side.name)
-    return element("a", side.name, href=link("run", side.known.key))
 
 
 def _choice_page(viewer: Viewer, sides: RunSides, query: Query, why: str) -> PageAnswer:
@@ -141,7 +145,7 @@ def _changes(found: Sequence[MeasureComparison]) -> Html | None:
     return element("section", element("h2", "What changed", id="h-changed"), figure, aria_labelledby="h-changed")
 
 
-def _measure(found: MeasureComparison) -> Html:
+def _measure(found: MeasureComparison, to: Address) -> Html:
     seen, shown = found.observed, MeasureFormat(found.measure)
     heading = element("h3", measure_title(found.measure.name))
     verdict = element("p", VERDICTS[found.verdict].capitalize(), class_=f"verdict {LOOKS[found.verdict]}")
@@ -166,28 +170,135 @@ def _measure(found: MeasureComparison) -> Html:
         verdict,
         element("dl", *rows, class_="facts"),
         element("ul", *notes) if notes else None,
-        *_flips(found, shown),
+        *_flips(found, shown, to),
         class_="measure",
     )
 
 
-def _flips(found: MeasureComparison, shown: MeasureFormat) -> Iterator[Html]:
+def _flips(found: MeasureComparison, shown: MeasureFormat, to: Address) -> Iterator[Html]:
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
         if not count:
             continue
         caption = f"{count:,} cases {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
-        rows = [_flip(flip, shown) for flip in flips[:_LISTED]]
+        rows = [_flip(flip, shown, to) for flip in flips[:_LISTED]]
         cases = table(f"{measure_title(found.measure.name)}: {caption}", ("Case", "Base", "Compared with it"), rows)
         yield element("details", element("summary", caption), cases, open=what == "lost" or count <= _LISTED)
 
 
-def _flip(flip: Flip, shown: MeasureFormat) -> Html:
+def _flip(flip: Flip, shown: MeasureFormat, to: Address) -> Html:
     return element(
         "tr",
-        element("th", flip.case, scope="row", dir="auto"),
+        element("th", element("a", flip.case, href=to(flip.case)), scope="row", dir="auto"),
         element("td", shown.answers(flip.base, flip.base_count)),
         element("td", shown.answers(flip.cand, flip.cand_count)),
     )
+
+
+# All cases of both runs, those that changed first of all.
+
+_CASES = 100
+_FILTERS = {"changed": "Changed", "worse": "Worse", "better": "Better", "all": "All"}
+
+
+class _CaseRow(NamedTuple):
+    """A case by the first measure of a comparison: its answers and their mean in each run; None without an answer."""
+
+    case: str
+    base: tuple[float, int] | None
+    cand: tuple[float, int] | None
+    change: float
+    changed: bool
+
+    def takes(self, show: str, words: Sequence[str]) -> bool:
+        """Whether a filter shows it."""
+        kinds = {"changed": self.changed, "worse": self.change < 0, "better": self.change > 0, "all": True}
+        return kinds[show] and all(word in self.case.lower() for word in words)
+
+
+def _case_rows(base: CaseSummary, cand: CaseSummary, shared: Sequence[Measure]) -> Iterator[_CaseRow]:
+    """Every case of either run, those that got worse first; without an answer in one run a case is changed."""
+    means = [({case: _means(run, shared, at) for at, case in enumerate(run.ids)}) for run in (base, cand)]
+    sign = 1 if shared and shared[0].better == "higher" else -1
+    for case in sorted(set(means[0]) | set(means[1])):
+        ours, theirs = (side.get(case, ()) for side in means)
+        pairs = list(zip(ours, theirs, strict=False))
+        changed = not pairs or any(
+            one is None or other is None or is_below(one[0], other[0]) or is_below(other[0], one[0])
+            for one, other in pairs
+            if (one, other) != (None, None)
+        )
+        one, other = (side[0] if side else None for side in (ours, theirs))
+        change = sign * (other[0] - one[0]) if changed and one and other else 0.0
+        yield _CaseRow(case, one, other, change, changed)
+
+
+def _means(run: CaseSummary, shared: Sequence[Measure], at: int) -> tuple[tuple[float, int] | None, ...]:
+    columns = [run.columns[each.name] for each in shared]
+    return tuple((each.total[at] / each.count[at], each.count[at]) if each.count[at] else None for each in columns)
+
+
+def _cases(one: RunSide, other: RunSide, query: Query) -> Html:
+    """The cases of both runs, filtered."""
+    show = query_value(query, "show")
+    show = show if show in _FILTERS else "changed"
+    words, base, cand = query_value(query, "q"), query_value(query, "base"), query_value(query, "cand")
+    margin = query_value(query, "margin")
+    known = {each.name for each in one.cases.cases.measures}
+    shared = [each for each in other.cases.cases.measures if each.name in known]
+    found = _case_rows(one.cases.cases, other.cases.cases, shared)
+    rows = [each for each in found if each.takes(show, words.lower().split())]
+    rows.sort(key=lambda each: each.change)
+    first = min(query_number(query, "at"), max(0, len(rows) - 1))
+    shown = rows[first : first + _CASES]
+    options = [element("option", name, value=value, selected=value == show) for value, name in _FILTERS.items()]
+    form = element(
+        "form",
+        element("label", "Search", element("input", type="search", name="q", value=words, autocomplete="off"),
+                class_="wide"),
+        element("label", "Show", element("select", *options, name="show")),
+        *(element("input", type="hidden", name=name, value=value)
+          for name, value in (("base", base), ("cand", cand), ("margin", margin))),
+        element("button", "Show"),
+        method="get", action=f"{link('compare')}#h-cases", class_="asking", role="search",
+    )  # fmt: skip
+    return element(
+        "section",
+        element("h2", "Cases", id="h-cases"),
+        form,
+        _case_table(shown, next(iter(shared), None), base, cand)
+        if shown
+        else element("p", "No case matches.", class_="caption"),
+        _case_turning(first, len(rows), query),
+        aria_labelledby="h-cases",
+    )
+
+
+def _case_table(shown: Sequence[_CaseRow], measure: Measure | None, base: str, cand: str) -> Html:
+    form = MeasureFormat(measure) if measure else None
+    rows = []
+    for each in shown:
+        cells = [form.answers(*side) if side and form else "no answer" for side in (each.base, each.cand)]
+        state: State = "bad" if each.change < 0 else "good" if each.change > 0 else "none"
+        word = {"bad": "worse", "good": "better"}.get(state, "changed" if each.changed else "the same")
+        name = element("a", each.case, href=link("compare", "case", base=base, cand=cand, id=each.case))
+        status = element("td", element("span", word, class_=f"status {state}"))
+        rows.append(element("tr", element("th", name, scope="row", dir="auto"), status, *map(_cell, cells)))
+    return table("Cases", ("Case", "Change", "Base", "Compared with it"), rows)
+
+
+def _cell(value: str) -> Html:
+    return element("td", value)
+
+
+def _case_turning(first: int, total: int, query: Query) -> Html | None:
+    given = {name: query_value(query, name) for name in ("base", "cand", "margin", "show", "q")}
+    links = []
+    if first:
+        links.append(element("a", "← Before", href=f"{link('compare', **given, at=max(0, first - _CASES))}#h-cases"))
+    if first + _CASES < total:
+        links.append(element("a", "Further →", href=f"{link('compare', **given, at=first + _CASES)}#h-cases"))
+    last = min(first + _CASES, total)
+    return element("p", f"{first + 1:,} to {last:,} of {total:,}", *links, class_="turn") if total else None
 
 
 def _common(one: RunSide, other: RunSide) -> Html | None:
@@ -209,7 +320,7 @@ def _common(one: RunSide, other: RunSide) -> Html | None:
     return element("section", element("h2", "Besides"), element("ul", *(element("li", note) for note in notes)))
 
 
-def _both(viewer: Viewer, one: RunSide, other: RunSide) -> Html | None:
+def _both(viewer: Viewer, one: RunSide, other: RunSide, to: Address) -> Html | None:
     """Both reports side by side."""
     reports = [viewer.report(side.known) if side.known else None for side in (one, other)]
     if not any(reports):
@@ -222,19 +333,19 @@ def _both(viewer: Viewer, one: RunSide, other: RunSide) -> Html | None:
             summary = summary_of(evaluator, report)
             caption = element("p", summary.headline, class_=f"verdict {summary.state}")
             inner = [caption, tile_list(summary.tiles)]
-        heads.append(element("div", element("h3", _side_link(side), dir="auto"), *inner))
+        heads.append(element("div", element("h3", side_link(side), dir="auto"), *inner))
     views = evaluator.views
     declared = views.charts or derived_charts(views.metrics, views.panels)
-    pairs = [element("div", *heads, class_="pair"), *(_pair(each, reports) for each in declared)]
+    pairs = [element("div", *heads, class_="pair"), *(_pair(each, reports, to) for each in declared)]
     return element("section", element("h2", "Both reports"), element("div", *pairs, class_="charts"))
 
 
-def _pair(declared: Chart, reports: Sequence[Mapping[str, Json] | None]) -> Html | None:
+def _pair(declared: Chart, reports: Sequence[Mapping[str, Json] | None], to: Address) -> Html | None:
     """A chart of each run, on the same scale."""
     both = [next(iter(chart_tables([declared], report)), None) if report else None for report in reports]
     shown = [each for each in both if each is not None]
     if not shown:
         return None
     low, high = min(each.low for each in shown), max(each.high for each in shown)
-    figures = [chart_figure(replace(each, low=low, high=high)) if each else None for each in both]
+    figures = [chart_figure(replace(each, low=low, high=high), to) if each else None for each in both]
     return element("div", *(element("div", figure) for figure in figures), class_="pair")

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from evalq.producer.page.render import Html, element, joined, table_script, text
+from evalq.producer.page.render import Html, element, joined, labelled, table_script, text
 
 _NAV = (("", "Runs"), ("suites", "Suites"))
 _BASE = ContextVar("base", default="")
@@ -87,7 +87,11 @@ def table(
     cells = [element("th", head, scope="col", class_="n" if head in numeric else None) for head in heads]
     head = element("thead", element("tr", *cells))
     inner = element(
-        "table", element("caption", caption, class_="unseen"), head, element("tbody", *rows), class_="plain"
+        "table",
+        element("caption", caption, class_="unseen"),
+        head,
+        element("tbody", *(labelled(row, heads) for row in rows)),
+        class_="plain",
     )
     return element("div", inner, class_=f"scroll {look}".rstrip(), tabindex="0", role="group", aria_label=caption)
 

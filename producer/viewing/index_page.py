@@ -120,6 +120,12 @@ def run_cell(known: KnownRun) -> Html:
     return element("th", element("a", known.run, href=link("run", known.key), dir="auto"), small, scope="row")
 
 
+def run_title(known: KnownRun) -> str:
+    """A run as titles name it: its id, its target, the prompt around its questions, and its date."""
+    prompt = known.tags.get("prompt", "")
+    return " · ".join(filter(None, (known.run, known.target, prompt and f"prompt {prompt}", known.started[:10])))
+
+
 def _state_cell(known: KnownRun, progress: RunProgress) -> Html:
     """A run's state, and its progress while it goes."""
     word = element("span", progress.state or "unreadable", class_=f"status {state_style(progress.state)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -14,20 +15,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from evalq.evalcore.contract.measures import Observation
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Row, Rows
+from evalq.producer.page.answers import LONGEST, lines_with
 from evalq.producer.page.build import FailedRecord
 from evalq.producer.page.packing import failed_record
 
 # An index of the lines of a big file: the offset of every 256th line, up to where it has been read. It takes 30 kB a
 # million lines.
 
-LONGEST = 1 << 22
-"""A longer line is cut here."""
 _STEP = 256
 _FILES = 32
 
+Observe = Callable[[Mapping[str, Any]], Observation | None]
 _Identity = tuple[int, int, int, int]
 
 
@@ -161,8 +163,8 @@ class RecordReader:
                     found.append(FoundRecord(number, _short(row), failed_record(row) if explain else None))
         return RecordPage(found, lines.total or 0, False, lines.total)
 
-    def one(self, number: int) -> tuple[FailedRecord, str] | None:
-        """The record of line ``number`` with its evidence, and the line itself, cut for a page.
+    def one(self, number: int) -> tuple[FailedRecord, bytes] | None:
+        """The record of line ``number`` with its evidence, and the line itself.
 
         None if there is no such line. Raises OSError.
         """
@@ -170,8 +172,34 @@ class RecordReader:
         with stream:
             for _, line in lines.read(stream, number):
                 row = self._row(line)
-                return None if row is None else (failed_record(row), _pretty(line))
+                return None if row is None else (failed_record(row), line)
         return None
+
+    def of_case(self, case: str, observe: Observe | None, most: int) -> list[tuple[int, bytes, FailedRecord]]:
+        """(number, line, record) of up to ``most`` records about ``case``, in the order of the file. Raises OSError.
+
+        ``observe`` says which case a record is about; without it, its id does.
+        """
+        found: list[tuple[int, bytes, FailedRecord]] = []
+        stream, _ = self._lines.open(self._path)
+        with stream, contextlib.suppress(UnicodeEncodeError):
+            for number, line in lines_with(stream, msgspec.json.encode(case)):
+                row = self._row(line) if self._is_of(line, case, observe) else None
+                if row is not None:
+                    found.append((number, line, failed_record(row)))
+                if len(found) == most:
+                    break
+        return found
+
+    def _is_of(self, line: bytes, case: str, observe: Observe | None) -> bool:
+        try:
+            record = msgspec.json.decode(line)
+            if observe is None:
+                return bool(record.get("id") == case)
+            observation = observe(record)
+        except Exception:  # an evaluator's code, on a line that may be damaged
+            return False
+        return observation is not None and observation.case == case
 
     def _row(self, line: bytes) -> Row | None:
         try:
@@ -187,7 +215,7 @@ def _short(row: Row) -> Row:
     return Row(row.record[:_TEXT], row.id[:_TEXT], row.status[:_TEXT], row.state, row.reason[:_TEXT], cells)
 
 
-def _pretty(line: bytes) -> str:
+def pretty(line: bytes) -> str:
     """Indented JSON; a note says if it is cut."""
     text = "".join(_formatted(line))
     return text if len(text) <= _RAW else f"{text[:_RAW]}\n… {len(text) - _RAW:,} more characters in records.jsonl"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from typing import Any
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.canonical import Json
 from evalq.producer.page import ALL_UP_TO, build_page
+from evalq.producer.page.answer_html import answer_block, question_block
 from evalq.producer.page.build import Listing
 from evalq.producer.page.packing import pack
 from evalq.producer.page.render import (
@@ -25,10 +24,11 @@ from evalq.producer.page.render import (
     table_script,
     title_of,
 )
+from evalq.producer.viewing.case_page import NO_ANSWER, NO_QUESTION, answer_to, case_of, question_of_case, records_of
 from evalq.producer.viewing.catalogue import KnownRun, RunProgress
 from evalq.producer.viewing.frame import PageAnswer, document, link, refusal, table
-from evalq.producer.viewing.index_page import state_style, when
-from evalq.producer.viewing.records import ROWS, FoundRecord, RecordFilter, RecordPage, RecordReader
+from evalq.producer.viewing.index_page import run_title, state_style, when
+from evalq.producer.viewing.records import ROWS, FoundRecord, RecordFilter, RecordPage, RecordReader, pretty
 from evalq.producer.viewing.viewer import Query, Viewer, query_number, query_value
 
 # Pages of records: some at a time, all in one table if there are not too many, and one record in detail.
@@ -38,7 +38,7 @@ def records_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
     """Some of a run's records, from a line on, filtered by a search."""
     report = viewer.report(known)
     evaluator = plugins.get(report["evaluator"]) if report else None
-    records = _records_of(viewer, known, evaluator, report) if evaluator and report else None
+    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
     if records is None or evaluator is None:
         return refusal(404, "No records here", "The records of this run are not here, or it has no report yet.")
     wanted = RecordFilter(query_value(query, "show") == "failed", query_value(query, "q"))
@@ -71,32 +71,36 @@ def table_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
 
 
 def _run_link(known: KnownRun) -> Html:
-    return element("a", known.run, href=link("run", known.key), dir="auto")
+    return element("a", run_title(known), href=link("run", known.key), dir="auto")
 
 
 def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
     """One record: expected and actual values, and its whole line."""
     report = viewer.report(known)
     evaluator = plugins.get(report["evaluator"]) if report else None
-    records = _records_of(viewer, known, evaluator, report) if evaluator and report else None
+    records = records_of(viewer, known, evaluator, report) if evaluator and report else None
     number = max(0, query_number(query, "at") - 1)
     found = records.one(number) if records else None
-    if found is None:
+    if found is None or evaluator is None:
         return refusal(404, "No such record", "The records of this run are not here, or fewer than that.")
     record, line = found
+    answer, case = answer_to(viewer, known, record.record, line), case_of(evaluator, line)
     rows = element("a", "its records", href=link("run", known.key, "records", at=number - number % ROWS + 1))
+    others = element("a", "all answers to this case", href=link("run", known.key, "case", id=case)) if case else None
     header = element(
         "header",
-        element("p", _run_link(known), ", ", rows, class_="subject"),
+        element("p", _run_link(known), ", ", rows, ", " if others else None, others, class_="subject"),
         element("h1", record.id or record.record or f"Line {number + 1}", class_=record.state, dir="auto"),
         element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
     )
     main = joined(
+        _section("Question", question_block(question_of_case(known, case), NO_QUESTION)) if case else None,
+        _section("Answer", answer_block(answer) if answer else element("p", NO_ANSWER, class_="caption")),
         _section("Expected and actual", evidence_table(record.evidence)) if record.evidence else None,
         _section(
             "As it was recorded",
             element("p", "Record ", element("code", record.record, dir="auto"), class_="caption"),
-            element("pre", line, tabindex="0", aria_label="Its line of records.jsonl", role="region"),
+            element("pre", pretty(line), tabindex="0", aria_label="Its line of records.jsonl", role="region"),
         ),
     )
     return document(f"{record.id or record.record} · {known.run}", header, main)
@@ -105,14 +109,6 @@ def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
 def _section(title: str, *inner: Html | None) -> Html:
     """A part of a page with its heading."""
     return element("section", element("h2", title), *inner)
-
-
-def _records_of(
-    viewer: Viewer, known: KnownRun, evaluator: Evaluator[Any, Any], report: Mapping[str, Json]
-) -> RecordReader | None:
-    """The records of a run, if they are here."""
-    path = viewer.path_of(known)
-    return RecordReader(path, viewer.lines, evaluator.views.rows, report) if path else None
 
 
 def _search_form(known: KnownRun, wanted: RecordFilter, first: int = 0) -> Html:
@@ -204,7 +200,7 @@ def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
     if report is None:
         return _progress_page(known, progress)
     evaluator = plugins.get(report["evaluator"])
-    records = _records_of(viewer, known, evaluator, report)
+    records = records_of(viewer, known, evaluator, report)
     listing, blocks = Listing(), []
     if records is None:
         blocks.append(Block("records", "Records", element("p", _ELSEWHERE)))
@@ -216,7 +212,12 @@ def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
         )
     blocks.append(Block("place", "Where it is", _location(known, progress)))
     page = build_page(evaluator, report, listing)
-    main = joined(None if progress.state == "done" else _progress_section(known, progress), page_contents(page, blocks))
+
+    def to(case: str) -> str:
+        return link("run", known.key, "case", id=case)
+
+    standing = None if progress.state == "done" else _progress_section(known, progress)
+    main = joined(standing, page_contents(page, blocks, to))
     return document(title_of(page), page_banner(page, blocks), main)
 
 

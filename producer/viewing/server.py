@@ -17,6 +17,7 @@ from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.documents import explain_unknown_form
 from evalq.producer.page.render import element
+from evalq.producer.viewing.case_page import case_page, compared_case_page
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.compare_page import compare_page
 from evalq.producer.viewing.frame import PageAnswer, bare_page, below, content_policy, refusal
@@ -63,6 +64,8 @@ class Site:
                 return suite_page(self._histories, query)
             case ["compare"]:
                 return compare_page(viewer, self._sides, query)
+            case ["compare", "case"]:
+                return compared_case_page(viewer, self._sides, query)
             case ["live"]:
                 return self._live(query.get("run", [])[:_LIVE])
             case ["run", key, *rest] if (known := viewer.catalogue.get(key)) is not None:
@@ -81,6 +84,8 @@ class Site:
                     return records_page(self._viewer, known, query)
                 case ["table"]:
                     return table_page(self._viewer, known)
+                case ["case"]:
+                    return case_page(self._viewer, known, query)
                 case ["record"]:
                     return record_page(self._viewer, known, query)
         return refusal(404, "No such page", "This address leads nowhere.")

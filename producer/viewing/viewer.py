@@ -124,6 +124,13 @@ class RunSide(NamedTuple):
     known: KnownRun | None
 
 
+class ShownRun(NamedTuple):
+    """A run on one side of a page; ``known`` if it is among the runs of the viewer."""
+
+    name: str
+    known: KnownRun | None
+
+
 class RunSides:
     """Runs as sides of comparisons, with a cache of comparisons. Thread-safe."""
 
@@ -144,6 +151,16 @@ class RunSides:
         if known is None:
             raise UsageError(f"no run here is called {name!r}")
         return RunSide(known.run, self.cases(known), known)
+
+    def shown(self, name: str, partner: str = "") -> ShownRun:
+        """The run of `side`, without reading its cases. Raises EvalqError if there is none."""
+        if name.startswith(BASELINE):
+            side = self._baseline(name.removeprefix(BASELINE), partner)
+            return ShownRun(side.name, side.known)
+        known = self._viewer.catalogue.get(name)
+        if known is None:
+            raise UsageError(f"no run here is called {name!r}")
+        return ShownRun(known.run, known)
 
     def at_hand(self, known: KnownRun) -> bool:
         """Whether a run's cases are quick to read: it has few records, or a cases.json."""

@@ -97,7 +97,7 @@ def test_every_call_is_made_once_recorded_and_replayed(tmp_path: Path, service: 
     assert len(agent.log) == 90
     assert set(agent.calls.values()) == {15}
     assert {path.name for path in run.iterdir()} == {
-        "asked.json", "manifest.json", "outputs.jsonl", "records.jsonl", "report.html", "report.json",
+        "asked.json", "manifest.json", "outputs.jsonl", "prompts.jsonl", "records.jsonl", "report.html", "report.json",
         "report.md", "results.yaml", "run.json",
     }  # fmt: skip
     assert info(run)["calls"] | {"cost": 0} == {

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalq.evalcore.views.charts import generic_rows
-from evalq.producer.viewing.records import LONGEST, LineIndex, LineIndexes, RecordFilter, RecordReader
+from evalq.producer.page.answers import LONGEST
+from evalq.producer.viewing.records import LineIndex, LineIndexes, RecordFilter, RecordReader
 
 REPORT: dict[str, Any] = {"results": {}, "params": {}}
 

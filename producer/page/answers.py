@@ -1,0 +1,203 @@
+"""The questions and answers of a run, read from its folder: what was asked, what came back, and what each call took.
+
+All of it is text of others: files may be cut, changed or very large, and nothing here fails on that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from evalq.evalcore.errors import EvalqError
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.manifest import input_of
+from evalq.evalcore.records.inputs import format_suffixes
+from evalq.evalcore.records.tool_calls import NoCall, calls_in
+from evalq.producer.folder.files import PROMPTS
+from evalq.producer.folder.own_runs import may_read
+from evalq.producer.folder.run_folder import RunFolder
+
+LONGEST = 1 << 22
+"""A longer line is cut here."""
+_BLOCK = 1 << 20
+_CALLS = 100
+_ATTEMPTS = 50
+_READ = (ValueError, RecursionError, TypeError, AttributeError, KeyError)
+
+
+class ShownQuestion(NamedTuple):
+    """What a target was asked about a case: (role, text) of each message; a plain prompt has one, without a role."""
+
+    messages: tuple[tuple[str, str], ...]
+
+
+class AttemptFacts(NamedTuple):
+    """One call: how it ended, and its seconds, tokens and cost as far as known."""
+
+    ended: str
+    seconds: float | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost: float | None
+
+
+class ShownAnswer(NamedTuple):
+    """One recorded output: its text (or why there is none), its tool calls, and the attempts that it took."""
+
+    text: str
+    error: str = ""
+    tools: tuple[tuple[str, str], ...] = ()
+    attempts: tuple[AttemptFacts, ...] = ()
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds of the last attempt; None if unknown."""
+        return self.attempts[-1].seconds if self.attempts else None
+
+    @property
+    def tokens(self) -> tuple[int, int] | None:
+        """The tokens of all attempts, of prompts and of answers; None if no attempt says any."""
+        pairs = [(each.prompt_tokens, each.completion_tokens) for each in self.attempts]
+        known = [pair for pair in pairs if pair != (None, None)]
+        return (sum(one or 0 for one, _ in known), sum(other or 0 for _, other in known)) if known else None
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of all attempts; None if no attempt says any."""
+        known = [each.cost for each in self.attempts if each.cost is not None]
+        return sum(known) if known else None
+
+
+def answer_of(line: bytes) -> ShownAnswer:
+    """The answer in a line of recorded outputs; a line of another form is shown whole."""
+    try:
+        record = msgspec.json.decode(line)
+    except _READ:
+        return ShownAnswer(line.decode(errors="replace"))
+    if not isinstance(record, dict) or not ({"output", "error", "text"} & record.keys()):
+        return ShownAnswer(as_text(record))
+    output, text = record.get("output"), record.get("text")
+    error = "" if record.get("error") in (None, "") else as_text(record["error"])
+    shown = text if isinstance(text, str) else as_text(output) if "output" in record else ""
+    attempts = record.get("attempts")
+    listed = attempts[:_ATTEMPTS] if isinstance(attempts, list) else []
+    return ShownAnswer(shown, error, _tools(record, output, _data(shown)), tuple(_attempt(each) for each in listed))
+
+
+def as_text(value: Json) -> str:
+    """A text as it is, and other data as indented JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    except _READ:
+        return str(value)
+
+
+def _data(shown: str) -> Json:
+    """The data of an answer that is a text of JSON; None for another."""
+    if shown[:1] in ("{", "[") and len(shown) <= LONGEST:
+        with contextlib.suppress(*_READ):
+            return msgspec.json.decode(shown)
+    return None
+
+
+def _tools(*places: Json) -> tuple[tuple[str, str], ...]:
+    """(name, arguments) of each tool call, in the first of the ``places`` that has calls."""
+    for place in places:
+        try:
+            calls = calls_in(place)
+        except (NoCall, *_READ):
+            continue
+        if calls:
+            return tuple((call.name, as_text(call.arguments)) for call in calls[:_CALLS])
+    return ()
+
+
+def _attempt(given: Json) -> AttemptFacts:
+    found = given if isinstance(given, dict) else {}
+    status = found.get("status")
+    kind, reason = (str(found.get(key) or "") for key in ("kind", "reason"))
+    ended = ": ".join(filter(None, (kind, reason))) or "answered"
+    ended += f" (status {status})" if isinstance(status, int) and kind else ""
+    seconds, cost = (_number(found.get(key)) for key in ("latency_seconds", "cost"))
+    asked, answered = (_count(found.get(key)) for key in ("prompt_tokens", "completion_tokens"))
+    return AttemptFacts(ended, seconds, asked, answered, cost)
+
+
+def _number(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _count(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# Lines of a file, found by a piece of their text, which is as fast as the file is read.
+
+
+def lines_with(stream: BufferedReader, piece: bytes) -> Iterator[tuple[int, bytes]]:
+    """(number, line) of each line that has ``piece``, counted from 0; an overlong line may be missed."""
+    number = 0
+    while block := stream.read(_BLOCK):
+        if not block.endswith(b"\n"):
+            block += stream.readline(LONGEST)
+        at = block.find(piece)
+        counted = 0
+        while at >= 0:
+            start = block.rfind(b"\n", 0, at) + 1
+            end = block.find(b"\n", at)
+            end = len(block) if end < 0 else end
+            number += block.count(b"\n", counted, start)
+            counted = start
+            yield number, block[start:end]
+            at = block.find(piece, end)
+        number += block.count(b"\n", counted)
+
+
+def question_in(folder: RunFolder, case: str) -> ShownQuestion | None:
+    """What the target was asked about ``case``; None if the folder does not have it."""
+    piece = b'{"case":' + msgspec.json.encode(case) + b","
+    with contextlib.suppress(EvalqError, OSError, UnicodeEncodeError), open_input(folder.own(PROMPTS)) as stream:
+        for _, line in lines_with(stream, piece):
+            if line.startswith(piece) and (found := question_of(line)) is not None:
+                return found
+    return None
+
+
+def question_of(line: bytes) -> ShownQuestion | None:
+    """The question in a line of prompts.jsonl."""
+    try:
+        prompt = msgspec.json.decode(line, type=Prompt)
+    except (*_READ, msgspec.DecodeError):
+        return None
+    if not prompt.messages:
+        return ShownQuestion((("", prompt.text),))
+    return ShownQuestion(
+        tuple((str(each.get("role", "")), as_text(each.get("content", each))) for each in prompt.messages)
+    )
+
+
+def input_path(folder: RunFolder, record: str) -> tuple[Path, int] | None:
+    """The file of recorded outputs that has the record called ``record``, and its line, counted from 0.
+
+    None if it is in no file of lines, or if this run's folder may not choose the file.
+    """
+    name, _, line = record.rpartition(":")
+    if name != input_of(record) or not (line.isascii() and line.isdigit() and 0 < len(line) < 13):
+        return None
+    with contextlib.suppress(EvalqError, OSError):
+        # A folder that was moved has its own outputs beside its records.
+        if "/" not in name and name not in ("", ".", "..") and folder.own(name).is_file():
+            return folder.own(name), int(line) - 1
+        for source in folder.info().sources:
+            if source.name == name and not source.members and may_read(folder, source.path):
+                return (Path(source.path), int(line) - 1) if source.path.endswith(format_suffixes("jsonl")) else None
+    return None
