@@ -18,8 +18,8 @@ from evalq.evalcore.model.state import Omission
 from evalq.evalcore.statistics.quantiles import Quantiles
 
 _FLUSHED = 1 << 14
-_SEEN = 0
-"""The index of the number of answers; then come count, sum, squares, and the sum and squares of logarithms."""
+_NO_SUMS = [0, 0, 0.0, 0.0, 0.0, 0.0]
+"""How many answers, how many with the number, its sum, its squares, and the sum and squares of its logarithm."""
 _LEAST = 1e-9
 """The least value of which to take a logarithm, since 0 has none."""
 
@@ -51,47 +51,59 @@ class Taking:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
-        self._cases: dict[str, list[list[float]]] = {}
+        # The sums of all numbers of a case, one after another.
+        self._cases: dict[str, list[float]] = {}
         self._values = [array("d") for _ in names]
         self._sketches = [Quantiles() for _ in names]
+        self._waiting = 0
 
     def add(self, case: str, values: Sequence[float | None]) -> None:
         """Count an answer to ``case``: a value for each name, or None for a missing one."""
         sums = self._cases.get(case)
         if sums is None:
-            sums = self._cases[case] = [[0, 0, 0.0, 0.0, 0.0, 0.0] for _ in self._names]
-        for at, (row, value) in enumerate(zip(sums, values, strict=True)):
-            row[_SEEN] += 1
-            if value is None or not 0.0 <= value < math.inf:
-                continue
-            log = math.log(max(value, _LEAST))
-            for index, more in enumerate((1, value, value * value, log, log * log), start=1):
-                row[index] += more
-            self._values[at].append(value)
-            if len(self._values[at]) >= _FLUSHED:
-                self._flush(at)
+            sums = self._cases[case] = _NO_SUMS * len(self._names)
+        start = 0
+        for value, kept in zip(values, self._values, strict=True):
+            sums[start] += 1
+            if value is not None and 0.0 <= value < math.inf:
+                log = math.log(max(value, _LEAST))
+                # Five additions in a loop would take most of the time of a large run's cases.
+                sums[start + 1] += 1
+                sums[start + 2] += value
+                sums[start + 3] += value * value
+                sums[start + 4] += log
+                sums[start + 5] += log * log
+                kept.append(value)
+            start += len(_NO_SUMS)
+        self._waiting += 1
+        if self._waiting >= _FLUSHED:
+            self._flush()
 
     def by_name(self, missing: Mapping[str, int]) -> dict[str, Took]:
         """The sums by name, without numbers that no answer has. ``missing`` says how many more answers a case lacks."""
+        self._flush()
         ids, made = sorted(self._cases.keys() | missing.keys()), {}
-        nothing = [0, 0, 0.0, 0.0, 0.0, 0.0]
-        for at, name in enumerate(self._names):
-            self._flush(at)
-            if not self._sketches[at].count:
+        nothing = _NO_SUMS * len(self._names)
+        rows = [self._cases.get(case, nothing) for case in ids]
+        for at, (name, sketch) in enumerate(zip(self._names, self._sketches, strict=True)):
+            if not sketch.count:
                 continue
-            rows = [self._cases[case][at] if case in self._cases else nothing for case in ids]
+            seen, counts, *sums = ([row[len(_NO_SUMS) * at + index] for row in rows] for index in range(len(_NO_SUMS)))
+            lacking = [int(all_of - known) for all_of, known in zip(seen, counts, strict=True)]
             made[name] = Took(
-                self._sketches[at],
+                sketch,
                 ids,
-                [int(row[1]) for row in rows],
-                [int(row[_SEEN] - row[1]) + missing.get(case, 0) for case, row in zip(ids, rows, strict=True)],
-                *([row[index] for row in rows] for index in range(2, 6)),
+                list(map(int, counts)),
+                [more + missing.get(case, 0) for case, more in zip(ids, lacking, strict=True)],
+                *sums,
             )
         return made
 
-    def _flush(self, at: int) -> None:
-        self._sketches[at].merge(Quantiles.of(self._values[at]))
-        del self._values[at][:]
+    def _flush(self) -> None:
+        for sketch, values in zip(self._sketches, self._values, strict=True):
+            sketch.merge(Quantiles.of(values))
+            del values[:]
+        self._waiting = 0
 
 
 _SAMPLED_CASES, _SAMPLED_ANSWERS = 200, 8

@@ -22,6 +22,7 @@ from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.native import compiled
 from evalq.evalcore.version import __version__
 from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.files import OUTPUTS, RECORDS
@@ -170,11 +171,11 @@ def _read_recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _Reco
             with open_input(source.path) as stream:
                 while block := stream.read(_BLOCK) + stream.readline():
                     digest.update(block)
-                    stripped = list(filter(None, map(bytes.strip, block.split(b"\n"))))
-                    count += len(stripped)
-                    whole += _sum_of(stripped)
+                    lines_here, sum_here = _sum_of(block)
+                    count += lines_here
+                    whole += sum_here
                     if b'"attempts"' in block:
-                        for line in stripped:
+                        for line in _lines_in(block):
                             count_recorded(line, causes)
                             calls.add(line, number)
         except OSError:
@@ -186,15 +187,22 @@ def _read_recorded(folder: RunFolder, info: RunInfo, inputs: list[str]) -> _Reco
     return _RecordedFiles(sorted(lines), causes, calls.doubled) if sorted(digests) == inputs else nothing
 
 
-def _sum_of(lines: list[bytes]) -> int:
-    """A sum that does not depend on the order of the lines: CRC-32 in its lower half, their squares above.
+def _lines_in(block: bytes) -> list[bytes]:
+    return list(filter(None, map(bytes.strip, block.split(b"\n"))))
 
-    Cryptographic digests of each line take four times as long, and nobody forges these files. The squares differ if
-    lines only exchange values.
+
+def _sum_of(block: bytes) -> tuple[int, int]:
+    """How many lines of ``block`` are not blank, and a sum that does not depend on their order.
+
+    The sum has the lines' CRC-32 in its lower half, the squares of these above. Cryptographic digests of each line take
+    four times as long, and nobody forges these files. The squares differ if lines only exchange values.
     """
-    codes = list(map(crc32, lines))
-    squares: int = sum(map(mul, codes, codes))
-    return (squares << 64) + sum(codes)
+    if (native := compiled()) is not None:
+        count, codes, carried, squares = native.line_sums(block)
+        return count, (((carried << 64) + squares) << 64) + codes
+    lines = _lines_in(block)
+    each = list(map(crc32, lines))
+    return len(lines), (sum(map(mul, each, each)) << 64) + sum(each)
 
 
 class _CallSample:

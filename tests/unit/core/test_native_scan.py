@@ -13,6 +13,7 @@ from evalq.evalcore.errors import InputError
 from evalq.evalcore.native import compiled
 from evalq.evalcore.records import cut
 from evalq.evalcore.records.cut import Cutter
+from evalq.producer.outputs import cases
 from tests.unit.core.tables import cut_up
 
 pytestmark = pytest.mark.skipif(compiled() is None, reason="nothing is compiled here: there is one way only")
@@ -60,6 +61,19 @@ def test_newlines_are_counted_alike(data: bytes, before: int, start: int) -> Non
     view = memoryview(b"\n" * before + data)[start:]
     expected = bytes(view).count(b"\n")
     assert native.count_newlines(view) == native.count_newlines(view, True) == expected
+
+
+_BLANKS = st.sampled_from([b" ", b"\t", b"\x0b", b"\x0c", b"\r", b"\n", b"\x1c", b"\x85", b"\xa0"])
+
+
+@settings(max_examples=300)
+@given(st.lists(_TOKENS | _BLANKS | st.binary(max_size=40), max_size=80).map(b"".join))
+def test_lines_add_up_alike(data: bytes) -> None:
+    """The same number of lines and the same sum, whatever white space is around them."""
+    ours = cases._sum_of(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cases, "compiled", lambda: None)
+        assert cases._sum_of(data) == ours
 
 
 @settings(max_examples=300, deadline=None)
