@@ -23,6 +23,7 @@ from evalq.producer.servers import Servers
 
 if TYPE_CHECKING:
     from evalq.evalcore.model.manifest import Header
+    from evalq.producer.sweep.sweep import Sweep
     from evalq.workers.ledger.progress import RunStatus
 
 
@@ -95,8 +96,15 @@ def _results(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
     """The ``result`` of a run that has a report, and under ``further`` the calls of its judges so far."""
     from evalq.producer.page import summary_of
     from evalq.producer.sweep.judge_stage import judge_sweeps
+    from evalq.producer.sweep.sweep import Sweep
 
     found: dict[str, Json] = {}
+    if not facts.get("calls"):
+        # The ledger does not know it, as for a command that makes its calls alone, or they have come to no end.
+        with contextlib.suppress(EvalqError, OSError):
+            sweep = Sweep.asked_in(folder, same=False)
+            if sweep is not None and sweep.live.target:
+                found["calls"] = _counts(sweep)
     if folder.reported and "result" not in facts:  # else run.json has the headline
         with contextlib.suppress(EvalqError):  # its evaluator is not installed here, or the report is damaged
             report = folder.report()
@@ -104,16 +112,18 @@ def _results(folder: RunFolder, facts: Mapping[str, Json]) -> dict[str, Json]:
     judge_calls: dict[str, Json] = dict(facts.get("further") or {})
     with contextlib.suppress(EvalqError, OSError):
         for each in judge_sweeps(folder):
-            judge_calls.setdefault(
-                each.files.name,
-                {
-                    "target": each.header.target,
-                    "planned": each.header.total,
-                    "recorded": each.recorded.count,
-                    "errors": each.recorded.errors,
-                },
-            )
+            judge_calls.setdefault(each.files.name, _counts(each))
     return found | ({"further": judge_calls} if judge_calls else {})
+
+
+def _counts(sweep: Sweep) -> dict[str, Json]:
+    """How many of a sweep's calls its folder has."""
+    return {
+        "target": sweep.header.target,
+        "planned": sweep.header.total,
+        "recorded": sweep.recorded.count,
+        "errors": sweep.recorded.errors,
+    }
 
 
 def _calls(servers: Servers, run: str) -> dict[str, Json] | None:

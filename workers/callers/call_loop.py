@@ -17,6 +17,8 @@ from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answer, Call, Caller, Failure, NamedTarget, Tries, attempt
 
 _HOLD_SECONDS = 0.1
+_ALONE_SECONDS = 1.0
+"""So long the first call goes alone: a key that is refused, or a wrong address, is then paid for once."""
 _ENOUGH_UNPRICED = 10
 """So many answers that tell no cost are enough to know that none will."""
 
@@ -180,6 +182,8 @@ class CallLoop:
     async def _serve(self) -> None:
         pacer = LocalPacer(self._named.target)
         async with Caller(self._named) as caller:
+            self._alone_until = self._loop.time() + _ALONE_SECONDS
+            self._loop.call_later(_ALONE_SECONDS, self._release)
             # As many lanes as calls: one that has nothing to do costs nothing, but to make it.
             count = min(self._lanes, self._header.total)
             tasks = [asyncio.create_task(self._lane(caller, pacer)) for _ in range(count)]
@@ -211,6 +215,8 @@ class CallLoop:
         """The next call to make; None while there is none."""
         if self._stopped or self.failed or self._room() <= 0 or self._breaker.is_open:
             return None
+        if not self._answered and self._chosen and self._loop.time() < self._alone_until:
+            return None
         halted, cases = self._halted(), self._header.cases
         for call in range(self._pointer, self._header.total):
             if self._has(call) or call in self._chosen or call in self._unrecorded:
@@ -234,6 +240,7 @@ class CallLoop:
             unreached = not self._answered and isinstance(result, Failure) and not result.connected
             if isinstance(result, Answer) or not result.down:
                 self._answered = True
+                self._release()
             elif unreached:
                 self._fail(f"{self._named.name}: {result.reason} ({self._where})")
             if self._breaker.holds(result):
