@@ -47,6 +47,8 @@ class CommandTarget(ParameterTarget):
 # What programs commonly need. Any other variable may hold a secret, and has to be named in the targets file.
 _ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
 _SHOWN = 200
+_REST_SECONDS = 1.0
+"""So long a program's own children may write on after it has ended."""
 _LIMITED = (
     '( { read -r _ <"/dev/fd/$1"; read -r me _ </proc/self/stat; '
     f'for one in $(cd /proc && grep -lsF "{MARK}=${MARK}" [0-9]*/environ); do '
@@ -92,12 +94,15 @@ class CommandClient:
         )
         try:
             stdin, (stdout, stderr) = await group.pipes()
-            _, out, err = await asyncio.gather(
-                _feed(stdin, msgspec.json.encode(call.values(self._target.parameters))),
-                _all_of(stdout, self._target.max_bytes),
-                _end_of(stderr),
+            asked = msgspec.json.encode(call.values(self._target.parameters))
+            reading = asyncio.gather(
+                _feed(stdin, asked), _all_of(stdout, self._target.max_bytes), _end_of(stderr), group.ended()
             )
-            await group.ended()
+            watching = asyncio.create_task(_free_pipes(group))
+            try:
+                _, out, err, _ = await reading
+            finally:
+                watching.cancel()
         except _TooLong as error:
             reason = f"the output is longer than max_bytes, {self._target.max_bytes}"
             return Failure(kind="bad_output", reason=reason, text=str(error), latency_seconds=time.monotonic() - began)
@@ -114,6 +119,13 @@ class CommandClient:
                 kind="server", reason=reason, text=text, latency_seconds=seconds, down=missing, connected=not missing
             )
         return Answer(text=text, latency_seconds=seconds)
+
+
+async def _free_pipes(group: Group) -> None:
+    """Once the program has ended, kill what it left behind: a process that keeps its pipes open would keep the call."""
+    await group.ended()
+    await asyncio.sleep(_REST_SECONDS)  # for what is in the pipes, and for one that is about to end
+    group.kill()
 
 
 async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:

@@ -141,3 +141,15 @@ def test_no_part_of_a_key_is_told_where_a_text_is_cut(tmp_path: Path, before: in
     assert isinstance(result, Failure)
     assert before * "y" in result.reason
     assert not any(KEY[at : at + 6] in result.reason for at in range(len(KEY) - 5)), result.reason
+
+
+@pytest.mark.parametrize(
+    "left", ["sleep 300 &", "setsid sleep 300 &", "sleep 300 >&2 &", "(sleep 0.3; printf ' late') &"]
+)
+def test_what_a_program_leaves_behind_does_not_keep_its_answer(tmp_path: Path, left: str) -> None:
+    """A child with the program's pipes would keep them open for as long as it runs; what it writes soon, counts."""
+    script = f"printf early; {left}"
+    result = ask(tmp_path, {"kind": "command", "argv": ["sh", "-c", script], "output": "text", "timeout_seconds": 60})
+    assert isinstance(result, Answer), result
+    assert result.text == ("early late" if "late" in left else "early")
+    assert result.latency_seconds < 30
