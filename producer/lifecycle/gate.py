@@ -1,8 +1,9 @@
-"""Gates over live targets: what looks like a drop is asked afresh, of both sides, before it stops anything.
+"""Gates over live targets: `--confirm` calls both targets again before a drop can block, and the gate of a suite.
 
-Answers are screened at .05. What they find is asked again of base and candidate, each twice and in turns (base,
-candidate, candidate, base), so that a mood of the day is on both sides; only those fresh answers can stop, the j-th
-confirmation on a baseline at .05/(j(j+1)) (docs/decisions/0016).
+The recorded answers are screened at an error level of .05. If a run looks worse, evalq calls the baseline's target and
+the candidate's again, twice each, in the order base, candidate, candidate, base. A change of the provider during the
+day then reaches both sides. Only these fresh answers can block; the j-th confirmation on one baseline uses the level
+.05/(j(j+1)) (docs/decisions/0016).
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ _ORDER: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE")
 
 
 class ConfirmOptions(NamedTuple):
-    """How to ask afresh: the ``folders`` of the candidates by run, where to compute, and the target that answers as the
-    baseline did ("": the one that it was made with).
+    """How to call the targets again: the candidates' ``folders`` by run id, and where to compute.
+
+    ``base_target`` is the target that still answers as the baseline did ("": the one the baseline was made with).
     """
 
     folders: Mapping[str, RunFolder]
@@ -57,7 +59,7 @@ class ConfirmOptions(NamedTuple):
 
 
 class _Sides(NamedTuple):
-    """A candidate's sweep, and the targets that answer for the base and for it."""
+    """A candidate's sweep, and the names of the baseline's and the candidate's target."""
 
     sweep: Sweep
     base: str
@@ -72,11 +74,11 @@ def confirm_runs(
     asking: ConfirmOptions,
     candidate: str = "",
 ) -> GateDecision:
-    """What `gate_runs` decides, where a NO-GO or SUSPECT that may be chance needs fresh answers of both sides.
+    """Decide as `gate_runs` does, but confirm a NO-GO or SUSPECT that may be chance by fresh answers of both sides.
 
-    Those alone decide then, GO included, on all that the policy demands of the cases of the runs that were asked
-    afresh. Asked again, the same answers of the same candidate are confirmed by the same runs. Raises UsageError where
-    a side cannot be asked, and what sweeps raise.
+    For the runs that are called again, the fresh answers alone decide every demand of the policy on cases, GO included.
+    A second call with the same answers of the same candidate finds the same confirming runs and pays nothing.
+    Raises UsageError if one side cannot be called, and the errors of sweeps.
     """
     found = matched(policy, candidates, baseline, servers)
     if not found.partners or not found.approved:
@@ -89,7 +91,7 @@ def confirm_runs(
     )
     suspects = surprising(screened)
     if suspects and record.stopped():
-        # It was stopped for good: fresh answers would be paid for, and change nothing.
+        # This candidate is already blocked for good. Fresh answers would cost money and change nothing.
         screened = _still_suspect(screened, suspects)
     elif suspects:
         number = record.look(" confirm").number
@@ -101,7 +103,7 @@ def confirm_runs(
 
 
 def _sides(run: RunCases, partner: RunCases | None, asking: ConfirmOptions) -> _Sides:
-    """Raises UsageError where either cannot be asked."""
+    """Raises UsageError if a side cannot be called."""
     from evalq.producer.run.backend import refuse_foreign_paths
     from evalq.producer.sweep.sweep import Sweep
 
@@ -120,7 +122,10 @@ def _sides(run: RunCases, partner: RunCases | None, asking: ConfirmOptions) -> _
 
 
 def _check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> None:
-    """Raise UsageError where ``called``, which asks ``target``, would be on both sides: ``base``, or else ``bases``."""
+    """Raise UsageError if ``target`` of run ``called`` would be compared with itself.
+
+    The baseline's target is ``base``, or any of ``bases`` if that is empty.
+    """
     for each in [base] if base else bases:
         if not each or each == target:
             raise UsageError(
@@ -132,12 +137,12 @@ def _check_sides(called: str, target: str, base: str, bases: Iterable[str]) -> N
 def _asked_afresh(
     found: MatchedRuns, suspects: Iterable[Check], sides: Mapping[str, _Sides], asking: ConfirmOptions, key: str
 ) -> MatchedRuns:
-    """The demands that were not kept, and fresh answers of both sides to decide them by."""
+    """The demands of the suspect runs, with fresh answers of both sides."""
     from evalq.producer.run.backend import shared_backend
 
     known = [(run.called, run.evaluator) for run in found.candidates]
     meant = {at for at, run in enumerate(found.candidates) if any(_is_about(check, run) for check in suspects)}
-    # What no case tells, such as a cost, is decided by the run that is judged: fresh answers compare cases.
+    # Measures of a whole run, such as its cost, are not confirmed: fresh answers compare cases.
     gates = tuple(
         gate
         for gate in found.policy.gates
@@ -152,18 +157,21 @@ def _asked_afresh(
             base, cand = _blocks(sides[run.called], f"{key} {run.called}", asking._replace(backend=backend))
             candidates.append(msgspec.structs.replace(cand, name=run.name))
             partners[run.called] = base
-    # What is missing is told by how it was screened; of fresh answers it only keeps them from being certain.
+    # The screening already decided on missing answers. Here they only widen the intervals.
     policy = found.policy.model_copy(update={"gates": gates, "collapse": "allowed", "missing": _NO_LIMIT})
     return MatchedRuns(policy, candidates, partners, found.baseline, pasts=found.pasts)
 
 
 def _is_about(check: Check, run: RunCases) -> bool:
-    """Whether a check is about ``run``: by what a policy may call it."""
+    """Whether a check names ``run``, by the run's name or its evaluator's."""
     return any(check.metric == name or check.metric.startswith(f"{name}.") for name in (run.called, run.evaluator))
 
 
 def _blocks(sides: _Sides, key: str, asking: ConfirmOptions) -> tuple[RunCases, RunCases]:
-    """Base and candidate, each of two sweeps: in turns that no trend favours."""
+    """Call base and candidate in two sweeps each, in the order base, candidate, candidate, base.
+
+    In this order a linear trend over time shifts both means equally.
+    """
     from evalq.producer.lifecycle.start import begin_or_join
     from evalq.producer.servers import Servers
 
@@ -180,7 +188,7 @@ def _blocks(sides: _Sides, key: str, asking: ConfirmOptions) -> tuple[RunCases, 
 
 
 def _check_answered(run: RunCases, target: str, folder: RunFolder) -> None:
-    """Raise Incomplete for a target that answered nothing: nobody is to pay for the other side's answers then."""
+    """Raise Incomplete if the target answered nothing, before the other side's answers are paid for."""
     if not any(any(column.count) for column in run.cases.columns.values()):
         raise Incomplete(
             f"{folder.path}: {target} answered nothing, so that nothing is confirmed; when it answers again, evalq "
@@ -200,7 +208,7 @@ def _pooled(first: RunCases, second: RunCases) -> RunCases:
 
 
 def _confirmed(screened: GateDecision, fresh: MatchedRuns, errors: Errors, number: int) -> GateDecision:
-    """What fresh answers decide, beside what was screened of runs that were not asked afresh, and of collapse."""
+    """The decision by fresh answers, with the screened checks of collapse and of runs that were not called again."""
     found = fresh.decide(errors)
     places = {(check.metric, check.demand) for check in found.checks}
     about = [check for check in screened.checks if any(_is_about(check, run) for run in fresh.candidates)]
@@ -208,8 +216,8 @@ def _confirmed(screened: GateDecision, fresh: MatchedRuns, errors: Errors, numbe
         msgspec.structs.replace(check, reason=f"{check.reason}, asked afresh{_before(check, screened)}")
         for check in found.checks
     ]
-    # Labels are not asked afresh, and what is missing was told by the first answers. A surprise among these is no more
-    # than the reason for asking.
+    # Labels and missing answers stay as screened: fresh answers say nothing new of them. A screened NO-GO or SUSPECT
+    # by a p-value is left out: it was only the reason to call again.
     kept = [
         check
         for check in screened.checks
@@ -227,7 +235,7 @@ def _confirmed(screened: GateDecision, fresh: MatchedRuns, errors: Errors, numbe
 
 
 def _before(check: Check, screened: GateDecision) -> str:
-    """What the first answers said, where they are why these were asked."""
+    """The reason of the screened check if it caused the confirmation, else ""."""
     for each in screened.checks:
         if (each.metric, each.demand) == (check.metric, check.demand) and each.decided in ("NO-GO", "SUSPECT"):
             return f"; suspect: {each.reason}"
@@ -235,7 +243,7 @@ def _before(check: Check, screened: GateDecision) -> str:
 
 
 def _still_suspect(screened: GateDecision, suspects: Sequence[Check]) -> GateDecision:
-    """What was screened of a candidate that stays stopped: nothing of it is confirmed, and nobody pays for that."""
+    """The screened decision for a candidate that stays blocked: its suspects are INCONCLUSIVE, as none is confirmed."""
     checks = tuple(
         msgspec.structs.replace(check, decided="INCONCLUSIVE", reason=f"suspect: {check.reason}")
         if check in suspects
@@ -248,14 +256,14 @@ def _still_suspect(screened: GateDecision, suspects: Sequence[Check]) -> GateDec
     )
 
 
-# The gate of a suite: its runs, once they are all done, are held to its policy.
+# The gate of a suite: decides on its runs by its policy once all of them are done.
 
 
 class GateOptions(NamedTuple):
-    """What the command line says of a decision.
+    """The gate's options from the command line.
 
-    ``baseline`` stands in place of the suite's, ``candidate`` is who is judged. With ``confirm`` what looks like a drop
-    is asked afresh, of ``base_target`` ("": the baseline's) and of the candidate's.
+    ``baseline`` replaces the suite's, and ``candidate`` names the version that is judged. With ``confirm`` an apparent
+    drop is checked by calling ``base_target`` ("": the baseline's target) and the candidate's target again.
     """
 
     baseline: str = ""
@@ -265,7 +273,7 @@ class GateOptions(NamedTuple):
 
 
 def check_gate(suite: SuitePlan, against: GateOptions, *, detach: bool) -> None:
-    """Raise UsageError, before anything is computed, for a gate that could not decide at the end."""
+    """Raise UsageError for a gate that could not decide at the end, before anything is computed."""
     policy = suite.policy
     if policy is None:
         if against.baseline or against.confirm or suite.outputs:
@@ -278,7 +286,7 @@ def check_gate(suite: SuitePlan, against: GateOptions, *, detach: bool) -> None:
         )
     for path in suite.outputs:
         check_decision_output(path)
-        # A suite may be anybody's: what was approved is not for it to write.
+        # A suite may come from anyone, so it must not write to the folder of approved runs.
         if allows(Writer.SUITE, Thing.PATH, path, (FOLDER,)):
             raise UsageError(f"outputs: {path}: approved runs are kept in {FOLDER}; name a file elsewhere")
     compares = next((gate.metric for gate in policy.gates if gate.compares), None)
@@ -289,7 +297,7 @@ def check_gate(suite: SuitePlan, against: GateOptions, *, detach: bool) -> None:
 
 
 def check_confirm(suite: SuitePlan, against: GateOptions, servers: Servers) -> None:
-    """Raise UsageError, before anything is paid, where --confirm could not ask both sides of a run again."""
+    """Raise UsageError if --confirm could not call both sides of a run again, before anything is paid."""
     approved = Baselines(servers).known(against.baseline or suite.baseline)
     for run in suite.runs:
         if run.live is None or not run.live.target:
@@ -308,8 +316,9 @@ def gate_suite(
     allow_inconclusive: bool = False,
     matrices: Matrices | None = None,
 ) -> GateDecision:
-    """Decide on the finished runs in ``done``, show the decision and write it where the suite wants it, with what its
-    ``matrices`` came to.
+    """Decide on the finished runs in ``done`` by the suite's policy, show the decision and write the suite's outputs.
+
+    ``matrices`` are the suite's matrices of targets and prompts, which the outputs include.
     """
     assert suite.policy is not None, "a suite without a policy is no gate"
     output = invocation.output
@@ -336,6 +345,6 @@ def gate_suite(
 
 
 def write_undecided(suite: SuitePlan, error: EvalqError) -> None:
-    """Say in the suite's outputs that a run of it ended in ``error``, so that nothing was decided."""
+    """Write to the suite's outputs that a run ended in ``error``, so nothing was decided."""
     with contextlib.suppress(EvalqError), errors_written("gate", suite.outputs):
         raise error
