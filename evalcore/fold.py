@@ -11,7 +11,17 @@ from typing import Any, BinaryIO
 import msgspec
 
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Option, Outcome, Params, Request, State
+from evalq.evalcore.contract.evaluator import (
+    Evaluator,
+    InputResult,
+    Option,
+    Outcome,
+    Params,
+    Request,
+    State,
+    inputs_of,
+    plain_input,
+)
 from evalq.evalcore.contract.params import option_params, validate
 from evalq.evalcore.contract.partial import ChunkAnswer, decode, encode
 from evalq.evalcore.errors import InputError, NothingEvaluated, UsageError
@@ -20,7 +30,6 @@ from evalq.evalcore.model.canonical import Json, as_written
 from evalq.evalcore.model.manifest import location
 from evalq.evalcore.model.state import Tally, omissions
 from evalq.evalcore.records.cut import batches, opened
-from evalq.evalcore.records.inputs import discover, format_suffixes, spool
 
 REPORT_SCHEMA = "evalq.report/1"
 
@@ -159,10 +168,10 @@ def evaluate_files(
     listed = [paths] if isinstance(paths, str | Path) else paths
     request = chosen.command.request(request_of(chosen, [str(path) for path in listed], params or {}, options or {}))
     checked = validate(chosen.Params, request.params, "params")
-    sources = discover(request.inputs, format_suffixes(chosen.records.format), chosen.gathering.endings)
+    sources = inputs_of(chosen, request)
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         # Keep all of them until the end: settling an input may read it again.
-        sources = [spool(source, Path(scratch), chosen.gathering.line) for source in sources]
+        sources = [plain_input(chosen, source, Path(scratch)) for source in sources]
         fold = Fold(chosen, checked, len(sources))
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
@@ -223,8 +232,8 @@ def case_names(evaluator: Evaluator[Any, Any], request: Request, limit: int | No
         return None
     params, names, left = validate(evaluator.Params, request.params, "params"), set[str](), limit
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
-        for path in discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings):
-            source = spool(path, Path(scratch), evaluator.gathering.line)
+        for found in inputs_of(evaluator, request):
+            source = plain_input(evaluator, found, Path(scratch))
             with opened(source, evaluator.records.format, evaluator.records.columns, limit=left) as cutter:
                 for batch in batches(cutter, source):
                     names.update(names_in(batch, params))

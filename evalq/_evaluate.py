@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from evalq._run import Run, RunRequest, computed, open_run, run_folder
 from evalq.evalcore.contract import plugins
@@ -104,6 +108,52 @@ def _plain(text: str) -> str:
 
 Inputs = str | Path | Sequence[str | Path]
 
+# Data frames among the options: recorded outputs that are in memory.
+
+
+@contextlib.contextmanager
+def _frames_as_files(options: Mapping[str, Any] | None, once: str) -> Iterator[Mapping[str, Any] | None]:
+    """``options`` with a file in place of each data frame under ``outputs``, as long as the block runs.
+
+    Raises UsageError for a frame with ``once``, or with column names that are no texts.
+    """
+    given: Any = (options or {}).get("outputs")
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    if options is None or not any(map(_is_frame, listed)):
+        yield options
+        return
+    if once:
+        raise UsageError("once= knows its inputs by their files: write the data frame to a file, and name that")
+    with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+        files = [
+            _written_frame(each, Path(scratch), number) if _is_frame(each) else each
+            for number, each in enumerate(listed, start=1)
+        ]
+        # A mapping makes it a copy in the run folder, which outlasts this one.
+        yield {**options, "outputs": files, "map": options.get("map") or "case=case,output=output"}
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "to_dict") and hasattr(value, "columns")
+
+
+def _written_frame(frame: Any, folder: Path, number: int) -> str:
+    """The file with the rows of ``frame``, a line each."""
+    names = [str(name) for name in frame.columns if isinstance(name, str)]
+    if len(set(names)) < len(frame.columns):
+        raise UsageError("outputs: the columns of a data frame need names that are texts, each once")
+    path = folder / ("frame.jsonl" if number == 1 else f"frame-{number}.jsonl")
+    encode = msgspec.json.Encoder(enc_hook=_plain_value).encode
+    with open(path, "wb") as out:
+        out.writelines(encode(row) + b"\n" for row in frame.to_dict("records"))
+    return str(path)
+
+
+def _plain_value(value: Any) -> Any:
+    """A value of numpy or pandas as plain data."""
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    return str(value) if plain is value else plain
+
 
 def evaluate(
     evaluator: str | Evaluator[Any, Any],
@@ -130,13 +180,15 @@ def evaluate(
 
         evalq.evaluate("vs", "golden.yaml", options={"outputs": ["recorded.jsonl"]})
         evalq.evaluate("planagent", "results/*.csv", broker="redis://localhost:6379/0", suite="nightly")
+        evalq.evaluate("checks", [], options={"outputs": frame, "map": "case=qid,output=answer,expected=gold"})
 
-    ``params`` and ``options`` are the evaluator's: its page in docs/reference/evaluators lists them, an option under
-    its longest flag with underscores (``skip_bad_lines=True``). In this process nothing is written and the records
-    are held in memory, unless there is a ``folder``; through the queue the run folder is ``folder`` or
-    evalq-runs/<run id>. ``chunk_size`` is in records, ``limit`` stops after so many, ``suite`` and ``tags`` are kept
-    with the run, ``settings`` is a YAML file; through the queue, EVALQ_* variables say what it does not. ``progress``
-    shows a bar on standard error. Records without a result raise nothing: ``report["records"]`` counts them.
+    The last one evaluates a pandas data frame. ``params`` and ``options`` are the evaluator's: its page in
+    docs/reference/evaluators lists them, an option under its longest flag with underscores (``skip_bad_lines=True``).
+    In this process nothing is written and the records are held in memory, unless there is a ``folder``; through the
+    queue the run folder is ``folder`` or evalq-runs/<run id>. ``chunk_size`` is in records, ``limit`` stops after so
+    many, ``suite`` and ``tags`` are kept with the run, ``settings`` is a YAML file; through the queue, EVALQ_*
+    variables say what it does not. ``progress`` shows a bar on standard error. Records without a result raise nothing:
+    ``report["records"]`` counts them.
 
     The same ``once``, inputs, parameters, chunk size, limit, suite and version of evalq are one run, with a folder: a
     cell that is run again returns it, resumes it where it was left, or waits for the process that drives it.
@@ -148,16 +200,17 @@ def evaluate(
     suite, once = texts(suite, once)
     given = paths(inputs, folder, params=params, options=options)
     inline = broker is None and ledger is None and workers is None
-    if inline and folder is None and not once:
-        kept = RunRequest("", suite, tags=checked_tags(tags))
-        return _in_memory(_chosen(evaluator), given, params, options, kept, chunk_size, limit)
-    from evalq.producer.folder.job import Job
+    with _frames_as_files(options, once) as plain:
+        if inline and folder is None and not once:
+            kept = RunRequest("", suite, tags=checked_tags(tags))
+            return _in_memory(_chosen(evaluator), given, params, plain, kept, chunk_size, limit)
+        from evalq.producer.folder.job import Job
 
-    # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
-    ready = _Ready(evaluator, _settings(settings, *(("", "") if inline else (broker, ledger))), inline, workers)
-    asked = ready.asked(folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
-    request = _request(ready.evaluator, given, params, options)
-    return ready.see_through(lambda: Job.start(ready.evaluator, request, asked), progress)
+        # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
+        ready = _Ready(evaluator, _settings(settings, *(("", "") if inline else (broker, ledger))), inline, workers)
+        asked = ready.asked(folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
+        request = _request(ready.evaluator, given, params, plain)
+        return ready.see_through(lambda: Job.start(ready.evaluator, request, asked), progress)
 
 
 def sweep(
@@ -213,8 +266,10 @@ def sweep(
     ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
     _refuse_uncallable(ready.evaluator, repeat)
     live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse, keep_prompts)
-    asked, request = ready.asked(folder, suite, tags, once=once), _request(ready.evaluator, given, params, options)
-    return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
+    asked = ready.asked(folder, suite, tags, once=once)
+    with _frames_as_files(options, once) as plain:
+        request = _request(ready.evaluator, given, params, plain)
+        return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
 
 
 def resume(

@@ -22,6 +22,8 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.manifest import Format
 from evalq.evalcore.model.state import Faults, Merging, Tally
 from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, Source, discover, format_suffixes, spool
+from evalq.evalcore.records.layouts import Kind, convert, recorded_sources
 from evalq.evalcore.views.charts import Chart, Rows, Summary, generic_rows
 from evalq.evalcore.views.markdown import generic
 from evalq.evalcore.views.metrics import Metric, Panel
@@ -54,7 +56,9 @@ __all__ = [
     "WholeInput",
     "asks_recorded",
     "dead_outcome",
+    "inputs_of",
     "live_calls",
+    "plain_input",
     "without_result",
 ]
 
@@ -178,10 +182,14 @@ class Gathering(msgspec.Struct, frozen=True):
     (unpacked, without a byte order mark). Its record and its faults are then called "<folder>/<name>". ``line`` must
     depend on these two alone and raise nothing. A file without a record must become a line that `evaluate` counts as an
     error.
+
+    With ``fields``, the keys of a line and what they hold, a file may also be CSV, Parquet or a JSON list. The options
+    of the request may then have a ``map`` from these keys to others (`evalq.evalcore.records.layouts`).
     """
 
     endings: tuple[str, ...] = ()
     line: Callable[[str, bytes], bytes] | None = None
+    fields: Mapping[str, Kind] = {}
 
 
 def _unchanged(request: Request) -> Request:
@@ -443,6 +451,21 @@ def without_result(state: S, record: Batch, reason: str) -> Outcome[S]:
     line = {"record": record.where(record.first_line), "id": "", "status": "dead", "reason": reason}
     faults = Faults(1, [(record.first_line, f"dead: {reason}")])
     return Outcome(state, Tally(dead=1, listed=faults), [canonical_json(line)])
+
+
+def inputs_of(evaluator: Evaluator[Any, Any], request: Request) -> list[Source]:
+    """The inputs of a complete request, found and named. Raises InputError, UsageError."""
+    gathering = evaluator.gathering
+    if gathering.fields:
+        return recorded_sources(request.inputs, request.options.get("map"), gathering.fields, gathering.endings)
+    return discover(request.inputs, format_suffixes(evaluator.records.format), gathering.endings)
+
+
+def plain_input(evaluator: Evaluator[Any, Any], source: Source, folder: Path, most: int = MAX_UNPACKED_BYTES) -> Source:
+    """``source`` as a plain file that can be cut, in ``folder`` unless it is one already; raises as `spool` does."""
+    if source.layout is not None:
+        return convert(source, folder, evaluator.gathering.fields, most)
+    return spool(source, folder, evaluator.gathering.line, most)
 
 
 def asks_recorded(evaluator: Evaluator[Any, Any], request: Request) -> bool:

@@ -1,1 +1,1 @@
-"""Reading records: `inputs` finds, `spool` makes plain files, `cut` ends chunks, `batch` and `lines` decode one."""
+"""Reading records: `inputs` finds files, `layouts` reads other layouts, `cut` ends chunks, `batch` decodes one."""

@@ -89,10 +89,9 @@ class Batch(msgspec.Struct, frozen=True):
             try:
                 yield from _parse(record.decode(), line)
             except UnicodeDecodeError as error:
-                at = line + record.count(b"\n", 0, error.start)
-                fault(at, f"not UTF-8: byte 0x{record[error.start]:02x} (save the file as UTF-8)")
+                fault(line + record.count(b"\n", 0, error.start), not_utf8(record, error.start))
             except csv.Error as error:
-                fault(line, f"not CSV: {_reason(error)}")
+                fault(line, f"not CSV: {csv_fault(error)}")
             line += record.count(b"\n")
             start = end
 
@@ -110,8 +109,22 @@ def _parse(text: str, first_line: int) -> Iterator[tuple[int, list[str]]]:
         before = reader.line_num
 
 
-def _reason(error: csv.Error) -> str:
+def csv_fault(error: csv.Error) -> str:
     """The parser's reason, without its advice on how Python opens files."""
     if "new-line character" in str(error):
         return "a lone carriage return outside quotes (save the file with line feeds)"
     return str(error)
+
+
+_KOREAN = re.compile("[가-힣]")
+
+
+def not_utf8(data: bytes, at: int) -> str:
+    """Why ``data``, whose byte ``at`` no UTF-8 has, cannot be read, and what to do."""
+    try:
+        # Excel in Korean Windows saves a plain CSV so.
+        korean = _KOREAN.search(data.decode("cp949")) is not None
+    except UnicodeDecodeError:
+        korean = False
+    advice = "it reads as Korean in cp949: save the file as 'CSV UTF-8'" if korean else "save the file as UTF-8"
+    return f"not UTF-8: byte 0x{data[at]:02x} ({advice})"

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -24,16 +25,28 @@ from evalq.evalcore.records.batch import Batch
 PACKED = (".gz", ".zst")
 
 
+class Layout(msgspec.Struct, frozen=True):
+    """How the records of a file become lines: the ``form`` of the file, and a path in a record for some keys of a line.
+
+    `evalq.evalcore.records.layouts` has the rest.
+    """
+
+    form: Literal["jsonl", "json", "csv", "tsv", "parquet"]
+    keys: tuple[tuple[str, str], ...] = ()
+
+
 class Source(msgspec.Struct, frozen=True):
     """One input: its ``name`` in reports (unique in a run), the path as ``given``, and the ``path`` to read.
 
-    ``members`` are the files of a folder that is one input. `spool` makes a line of each.
+    ``members`` are the files of a folder that is one input. `spool` makes a line of each. With a ``layout``, the
+    records are not yet the lines that are evaluated.
     """
 
     name: str
     given: str
     path: str
     members: tuple[str, ...] = ()
+    layout: Layout | None = None
 
     @property
     def files(self) -> list[str]:
@@ -183,7 +196,7 @@ def spool(source: Source, folder: Path, gather: Gather | None = None, most: int 
             for path in source.files:
                 out.write(_gathered(path, gather) + b"\n")
         else:
-            for piece in _unpacked(source.path, source.given, most):
+            for piece in unpacked(source.path, source.given, most):
                 out.write(piece)
     return msgspec.structs.replace(source, path=str(target), members=tuple(map(_shown, source.members)))
 
@@ -209,7 +222,7 @@ def _content(path: str) -> bytes:
     """The bytes of a member, unpacked; one byte more than the limit if it is too long. Raises InputError."""
     if path.endswith(PACKED):
         data = bytearray()
-        for piece in _unpacked(path, path, MAX_UNPACKED_BYTES):
+        for piece in unpacked(path, path, MAX_UNPACKED_BYTES):
             data += piece
             if len(data) > MAX_RECORD_BYTES:
                 break
@@ -222,7 +235,7 @@ def _content(path: str) -> bytes:
         raise InputError("an input cannot be read", [(path, str(error.strerror))]) from error
 
 
-def _unpacked(path: str, given: str, most: int) -> Iterator[bytes]:
+def unpacked(path: str, given: str, most: int) -> Iterator[bytes]:
     """The bytes of standard input or of a packed file (at ``most`` so many), piece by piece. Raises InputError."""
     try:
         # Standard input needs no limit, since it is not packed.
@@ -353,3 +366,38 @@ def _share_of_noise(head: bytes) -> float:
     text = head.decode(errors="replace")
     noise = sum(sign == "\ufffd" or (sign < " " and sign not in "\t\r\n") for sign in text)
     return noise / max(1, len(text))
+
+
+# What Excel does to texts: it cuts long cells, and makes dates, numbers and formulas of others.
+
+CELL_UNITS = 32_767
+"""The most UTF-16 units that a spreadsheet keeps of a cell (Excel, "Specifications and limits")."""
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_DATE = re.compile(
+    rf"\d{{1,2}}-(?:{_MONTHS})|(?:{_MONTHS})-\d{{1,2}}|\d{{1,2}}월\s?\d{{1,2}}일|\d{{4}}-\d\d-\d\d(?: 0?0:00(?::00)?)?"
+)
+_SHORT_NUMBER = re.compile(r"\d(?:\.\d+)?E\+\d{2,3}")
+_ERROR_VALUES = ("#NAME?", "#VALUE!", "#REF!", "#DIV/0!", "#N/A", "#NUM!", "#NULL!")
+
+
+def fills_cell(text: str) -> bool:
+    """Whether a text is exactly as long as the longest that a cell of a spreadsheet keeps, so that it may be cut."""
+    # A character takes one or two units of UTF-16.
+    if not CELL_UNITS // 2 <= len(text) <= CELL_UNITS:
+        return False
+    units = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return CELL_UNITS in (len(text), units)
+
+
+def excel_changed(text: str) -> str:
+    """A hint if ``text`` looks like what Excel makes of another text, such as a date of 1/1; else empty."""
+    text = text.strip()
+    if _DATE.fullmatch(text):
+        made = "a date that Excel made of a text such as 1/1"
+    elif _SHORT_NUMBER.fullmatch(text):
+        made = "a long number that Excel shortened"
+    elif text in _ERROR_VALUES:
+        made = "an error of Excel, which takes a text that begins with =, + or - for a formula"
+    else:
+        return ""
+    return f"{text!r} looks like {made}: format the column as text, and fill it again"

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Evaluator, Params, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Params, Request, inputs_of, plain_input
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.contract.scoring import needs_scorer
@@ -28,7 +28,7 @@ from evalq.evalcore.model.manifest import Header, PlannedInput, Span, read_span
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.cut import opened
 from evalq.evalcore.records.digests import checked_key, new_key
-from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, Source, discover, format_suffixes, spool
+from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, Source
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.documents import request_fact, short, whole_request
 from evalq.producer.folder.files import KEY, RUNS
@@ -231,7 +231,7 @@ class Job:
         params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
         if not request.inputs:
             raise InputError("no input given: name files, folders, globs or - for standard input")
-        sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+        sources = inputs_of(evaluator, request)
         if folder is not None:
             return cls._fill(folder, folder.info().run, evaluator, params, sources, request, options)
         # With a --once key, the id depends on everything that could make it another run.
@@ -265,8 +265,8 @@ class Job:
         """Begin the run in ``folder``, which may get its final name later."""
         begun, began = folder.begun, datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            line, most = evaluator.gathering.line, options.unpack_bytes
-            plain = [_absolute(spool(source, folder.spool, line, most)) for source in found]
+            most = options.unpack_bytes
+            plain = [_absolute(plain_input(evaluator, source, folder.spool, most)) for source in found]
             columns = [_columns(source, evaluator) for source in plain]
             sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
             header = _header(run, evaluator, params, sources, columns, options)
@@ -337,7 +337,7 @@ def planned_header(run: str, evaluator: Evaluator[Any, Any], request: Request, o
     """The header that a run of this ``request`` is started with. Raises what `Job.start` raises."""
     request = evaluator.command.request(request)
     params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
-    sources = discover(request.inputs, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+    sources = inputs_of(evaluator, request)
     plain = [_absolute(source) for source in sources]
     return _header(run, evaluator, params, plain, [_columns(source, evaluator) for source in plain], options)
 
@@ -430,6 +430,8 @@ def _unusable(error: OSError, folder: RunFolder, sources: list[Source]) -> Evalq
 
 
 def _columns(source: Source, evaluator: Evaluator[Any, Any]) -> tuple[str, ...]:
+    if source.layout is not None:
+        return ()  # it will be lines of JSON
     with opened(source, evaluator.records.format, evaluator.records.columns) as cutter:
         return cutter.columns
 
@@ -446,6 +448,8 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
     parts = [options.once, digest(canonical_json([*what, options.chunk_size, options.limit, options.suite]))]
     for source in sources:
         parts += [source.name, source.given, *source.members]
+        if source.layout is not None:
+            parts.append(msgspec.json.encode(source.layout).decode())
         for path in source.files:
             with open_input(path) as stream:
                 parts.append(hashlib.file_digest(stream, "sha256").hexdigest())

@@ -44,11 +44,11 @@ from evalq.evalcore.compare.gate import run_meant
 from evalq.evalcore.compare.outlook import off_scale
 from evalq.evalcore.compare.policy import Gate, Policy
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, live_calls
+from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, inputs_of, live_calls
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, UsageError
-from evalq.evalcore.records.inputs import discover, format_suffixes, stands_for
+from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.folder.own_runs import named_paths
 from evalq.producer.outputs.requested import read_files, refuse_read
@@ -80,8 +80,8 @@ def _why_unknown(path: str, evaluator: Evaluator[Any, Any], request: Request, *,
     try:
         live_keys = evaluator.command.request(_request_with_answers(evaluator, request) if live else request)
         params = validate(evaluator.Params, live_keys.params, "params")
-        given = request.inputs if live else live_keys.inputs
-        found = discover(given, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+        given = msgspec.structs.replace(request, options={}) if live else live_keys
+        found = inputs_of(evaluator, given)
     except EvalqError:
         return ""
     return why_no_number(path, evaluator, params, [source.name for source in found], live=live)

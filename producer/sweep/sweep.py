@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, live_calls
+from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, inputs_of, live_calls, plain_input
 from evalq.evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
 from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
 from evalq.evalcore.records.cut import batches, opened
-from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, discover, format_suffixes, spool
+from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.call_log import LastDriver, RecordedOutputs
 from evalq.producer.folder.documents import request_fact
@@ -364,11 +364,11 @@ def recorded_lines(
     named = list(judge_stage.recorded(request)) if judge_stage is not None else []
     if not named or "-" in named:
         raise InputError("without a target there have to be files of recorded outputs to ask about")
-    sources = discover(named, format_suffixes(evaluator.records.format), evaluator.gathering.endings)
+    sources = inputs_of(evaluator, msgspec.structs.replace(request, inputs=named))
     with contextlib.ExitStack() as stack:
         place = scratch or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evalq-")))
         for source in sources:
-            plain = spool(source, place, evaluator.gathering.line, most)
+            plain = plain_input(evaluator, source, place, most)
             with opened(plain, evaluator.records.format, evaluator.records.columns) as cutter:
                 for batch in batches(cutter, plain):
                     yield from (line for _, line in batch.lines())

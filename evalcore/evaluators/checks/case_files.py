@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,14 +133,36 @@ class WrittenCase(NamedTuple):
     layers: tuple[tuple[Mapping[str, Any], Location], ...]
 
 
-def read_cases(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase]:
+class RecordedCase(NamedTuple):
+    """The keys of a case that recorded outputs have, and the first record of the case."""
+
+    values: dict[str, Any]
+    location: Location
+
+
+def with_recorded(
+    cases: Iterable[WrittenCase], recorded: Mapping[str, RecordedCase], *, alone: bool
+) -> Iterator[WrittenCase]:
+    """``cases``, each with what is recorded of it and it does not have itself; ``alone``: only the recorded ones."""
+    if alone:
+        for name, known in recorded.items():
+            yield WrittenCase({"id": name, **known.values}, known.location, ())
+    for written in cases:
+        own = recorded.get(str(written.case.get("id")))
+        yield written if own is None else written._replace(layers=(*written.layers, own))
+
+
+def read_cases(
+    path: str | Path, faults: CaseFileFaults, recorded: Mapping[str, RecordedCase] | None = None
+) -> Iterator[WrittenCase]:
     """The cases of one file, in its order; errors in the form of the file go to ``faults``.
 
-    Raises ConfigError if nothing of it can be read.
+    A file of ``defaults`` alone stands for the cases that are ``recorded``. Raises ConfigError if nothing of it can be
+    read.
     """
     ending = Path(path).suffix.lower()
     if ending in (".yaml", ".yml", ".json"):
-        yield from _read_document(path, faults)
+        yield from _read_document(path, faults, recorded)
     elif ending in _ENDINGS:
         for case, location in _read_rows(path, faults):
             # The file has no templates, so a case that names one is at fault.
@@ -149,7 +171,9 @@ def read_cases(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase
         raise ConfigError(f"{path}: a cases file ends in {', '.join(_ENDINGS)}")
 
 
-def _read_document(path: str | Path, faults: CaseFileFaults) -> Iterator[WrittenCase]:
+def _read_document(
+    path: str | Path, faults: CaseFileFaults, recorded: Mapping[str, RecordedCase] | None
+) -> Iterator[WrittenCase]:
     data, top = _plain_json(load_mapping(path), path), Location(str(path))
     faults.unknown(data, _DOCUMENT, top)
     defaults = _check_layer(data.get("defaults") or {}, top.at("defaults"), faults)
@@ -161,6 +185,9 @@ def _read_document(path: str | Path, faults: CaseFileFaults) -> Iterator[Written
     else:
         faults.add(top.at("templates"), f"must be a mapping of names to templates, found {json_kind(named)}")
     cases = data.get("cases")
+    if "cases" not in data and recorded is not None:
+        yield from (WrittenCase({"id": name}, known.location, (defaults,)) for name, known in recorded.items())
+        return
     if not isinstance(cases, list) or not cases:
         faults.add(top.at("cases") if "cases" in data else top, "cases: must be a list of at least one case")
         return

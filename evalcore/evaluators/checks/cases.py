@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -14,6 +14,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.case_files import (
     CaseFileFaults,
     Location,
+    RecordedCase,
     SizeBudget,
     UnknownPlaceholder,
     WrittenCase,
@@ -22,6 +23,7 @@ from evalq.evalcore.evaluators.checks.case_files import (
     open_table,
     read_cases,
     read_jsonl,
+    with_recorded,
 )
 from evalq.evalcore.evaluators.checks.check import COMPOSED, as_mapping, compile_check, compiled
 from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, Threshold, weightless
@@ -101,15 +103,19 @@ class ExpandedCase(NamedTuple):
     judge: str = ""
 
 
-def load_cases(paths: Iterable[str | Path]) -> list[ExpandedCase]:
-    """The cases of all files, in their order.
+def load_cases(paths: Sequence[str | Path], recorded: Mapping[str, RecordedCase] | None = None) -> list[ExpandedCase]:
+    """The cases of all files, in their order; those of the ``recorded`` outputs if no file has cases.
+
+    A case takes from ``recorded`` what it does not have itself.
 
     Raises ConfigError, with all faults by file, line and key path, or if a file cannot be read.
     """
     faults = CaseFileFaults()
     reader = _Reader(faults)
     # Read all files before raising, so that a user can correct all faults at once.
-    loaded = [case for path in paths for written in read_cases(path, faults) if (case := reader.expand(written))]
+    every = (written for path in paths for written in read_cases(path, faults, recorded))
+    written_cases = every if recorded is None else with_recorded(every if paths else (), recorded, alone=not paths)
+    loaded = [case for written in written_cases if (case := reader.expand(written))]
     faults.raise_any()
     if not loaded:
         raise ConfigError(f"no case in {', '.join(map(str, paths))}")

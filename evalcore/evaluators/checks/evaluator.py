@@ -26,7 +26,15 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, Observation, spread_of
 from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, any_judged
-from evalq.evalcore.evaluators.checks.inputs import complete_request, evaluation_request, output_line, prompts, stopping
+from evalq.evalcore.evaluators.checks.inputs import (
+    ENDINGS,
+    FIELDS,
+    complete_request,
+    evaluation_request,
+    output_line,
+    prompts,
+    stopping,
+)
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.report import checks_section
 from evalq.evalcore.evaluators.checks.sample import write_sample
@@ -255,9 +263,15 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         options=(
             Option(
                 ("--outputs",),
-                "Recorded outputs: JSONL of {case, repeat, output}, or a folder of .json, .txt or .md files, an output "
-                "each; may be repeated.",
+                "Recorded outputs: JSONL, CSV or Parquet with case, repeat and output, or a folder of .json, .txt or "
+                ".md files, an output each; may be repeated.",
                 "path",
+                many=True,
+            ),
+            Option(
+                ("--map",),
+                "The keys of your --outputs: case=qid,output=response.text. With expected=gold, your records have the "
+                "expected answers, and no cases file is needed.",
                 many=True,
             ),
             Option(
@@ -304,7 +318,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     measures = MEASURES
     views = VIEWS
     sample = Sample(write_sample, records=2_000)
-    gathering = Gathering((".json", ".txt", ".md"), output_line)
+    gathering = Gathering(ENDINGS, output_line, FIELDS)
     calls = Calls(
         *("target", prompts, evaluation_request),
         answers_suffice=True,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.repeats import CaseSoFar, StoppingByCase
-from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.errors import ConfigError, InputError, UsageError
+from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase
 from evalq.evalcore.evaluators.checks.cases import ExpandedCase, load_cases, load_labels
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
@@ -22,8 +24,10 @@ from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.naming import shorten
+from evalq.evalcore.records.foreign import refuse_foreign
 from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
+from evalq.evalcore.records.layouts import Kind, mapped_keys, read_recorded, recorded_sources
 from evalq.evalcore.statistics.diversity import share_rule
 
 # `--stop when-decided`: which cases of a sweep are decided. Lines are scored as for the report, so both agree.
@@ -88,7 +92,7 @@ _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
 def complete_request(request: Request) -> Request:
     """``request`` with the cases in params and the recorded outputs as inputs. Raises UsageError, ConfigError."""
-    outputs = [str(path) for path in request.options.get("outputs") or ()]
+    outputs = _outputs(request)
     for name in ("judge", "embedder"):
         if request.options.get(name):
             raise UsageError(f"--{name} asks a target, which takes a sweep: from Python it is evalq.sweep")
@@ -100,6 +104,8 @@ def complete_request(request: Request) -> Request:
         raise UsageError(f"checks needs recorded outputs or a target: {_USE}")
     require_distinct(outputs)
     params, _ = _with_cases(request)
+    ids = {case["id"]: None for case in params["cases"]}
+    _refuse_foreign(request, ids.__contains__, list(islice(ids, 3)))
     if labels := request.options.get("labels"):
         # A label would count for two outputs, though a person saw only one.
         if len(outputs) > 1:
@@ -133,7 +139,12 @@ def prompts(request: Request) -> Iterator[Prompt]:
 def evaluation_request(request: Request, outputs: Path, folder: Path) -> Request:
     """The request to evaluate the recorded answers, like that of ``--outputs``; writes nothing into ``folder``."""
     # The lines have the replies of judges and embedders, so evaluation calls none.
-    options = {**request.options, "outputs": (str(outputs),), **dict.fromkeys(("judge", "against", "embedder"))}
+    options = {
+        **request.options,
+        "outputs": (str(outputs),),
+        "map": (),
+        **dict.fromkeys(("judge", "against", "embedder")),
+    }
     return Request(request.inputs, request.params, options)
 
 
@@ -168,14 +179,88 @@ def selected(request: Request) -> tuple[dict[str, Any], ChecksParams, list[Expan
 
 def _with_cases(request: Request) -> tuple[dict[str, Any], list[ExpandedCase]]:
     """Params with the cases as plain data, and the cases. Raises UsageError, ConfigError."""
-    if not request.inputs:
-        raise UsageError(f"checks needs a cases file: {_USE}")
-    loaded = load_cases(request.inputs)
+    recorded = _cases_in_outputs(request)
+    if not request.inputs and recorded is None:
+        _refuse_foreign(request, lambda name: True)  # it shows what to map
+        raise UsageError(
+            f"checks needs a cases file: {_USE}; or expected answers in the outputs: --map expected=KEY,..."
+        )
+    loaded = load_cases(request.inputs, recorded)
     # Without the cases: there may be a million, and reading them validated more than this.
     tag = validate(ChecksParams, {**request.params, "cases": []}, "params").tag
     if tag and not any(tag in case.params["tags"] for case in loaded):
         raise UsageError(f"no case has the tag {tag!r}")
     return {**request.params, "cases": [case.params for case in loaded]}, loaded
+
+
+FIELDS: dict[str, Kind] = {
+    "case": "text",
+    "repeat": "whole",
+    "output": "any",
+    "expected": "any",
+    "input": "any",
+    "error": "text",
+    "text": "text",
+    "latency_seconds": "number",
+    "cost": "number",
+    "prompt_tokens": "whole",
+    "completion_tokens": "whole",
+    "tool_calls": "json",
+    "attempts": "json",
+    "judgements": "json",
+    "labels": "json",
+    "embedding": "json",
+    "stop": "json",
+}
+"""The keys of a line of recorded outputs, and of the case that it is about (``expected`` and ``input``)."""
+ENDINGS = (".json", ".txt", ".md")
+"""The endings of files with an output each."""
+_OF_CASE = ("expected", "input")
+
+
+def _outputs(request: Request) -> list[str]:
+    return [str(path) for path in request.options.get("outputs") or ()]
+
+
+def _refuse_foreign(request: Request, known: Callable[[str], bool], some_ids: Sequence[str] = ()) -> None:
+    """Raise InputError if the outputs are of another layout, or about other cases than those that are ``known``."""
+    refuse_foreign(_outputs(request), request.options.get("map"), FIELDS, ENDINGS, known, some_ids)
+
+
+def _cases_in_outputs(request: Request) -> dict[str, RecordedCase] | None:
+    """What recorded outputs say of their cases, by id; None if ``--map`` names neither ``expected`` nor ``input``.
+
+    Raises UsageError, InputError.
+    """
+    if not request.options.get("map"):
+        return None
+    if not request.options.get("outputs"):
+        raise UsageError("--map is about recorded outputs: give --outputs FILE")
+    keys = mapped_keys(request.options["map"], FIELDS)
+    sources = recorded_sources(_outputs(request), request.options["map"], FIELDS, ENDINGS)
+    wanted = [name for name in _OF_CASE if name in keys]
+    if not wanted:
+        return None
+    cases: dict[str, RecordedCase] = {}
+    faults: list[tuple[str, str]] = []
+    for source in sources:
+        for line, record in read_recorded(source, FIELDS):
+            name = record.get("case")
+            values = {key: record[key] for key in wanted if record.get(key) not in (None, "")}
+            if not isinstance(name, str) or not name:
+                continue
+            known = cases.setdefault(name, RecordedCase({}, Location(source.given, (), line)))
+            for key, value in values.items():
+                if known.values.setdefault(key, value) != value:
+                    first = f"{shorten(str(known.values[key]), 40)!r} on line {known.location.line}"
+                    why = f"{keys[key]}: {shorten(str(value), 40)!r} here, and {first} for the same case"
+                    faults.append((f"{source.name}:{line}", why))
+    if faults:
+        raise InputError("the outputs contradict each other about their cases", faults)
+    if not cases and not request.inputs:
+        _refuse_foreign(request, lambda name: True)
+        raise InputError(f"no record has a case: {', '.join(source.given for source in sources)}")
+    return cases
 
 
 def output_line(name: str, data: bytes) -> bytes:

@@ -28,7 +28,7 @@ from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
-from evalq.evalcore.records.inputs import case_of_name, readings
+from evalq.evalcore.records.inputs import case_of_name, excel_changed, readings
 from evalq.evalcore.records.json_values import Malformed, decode, repeated_keys, stop_of
 
 # People's labels of one output, from its line or from a file.
@@ -237,7 +237,9 @@ class CasePlans:
             return None, None, f"case: {found(record, 'case')} where the id of a case is wanted"
         plan = self.plan(case)
         if plan is None:
-            return None, repeat if whole else None, f"case: {shorten(case)!r} is none of the cases"
+            hint = excel_changed(case)
+            why = f"case: {shorten(case)!r} is none of the cases{hint and '; '}{hint}"
+            return None, repeat if whole else None, why
         if not whole:
             return plan, None, f"repeat: {found(record, 'repeat')} where a whole number from 0 is wanted"
         return plan, repeat, ""

@@ -35,6 +35,7 @@ from evalq.evalcore.evaluators.planagent.score import (
     paths_of_missed,
 )
 from evalq.evalcore.model.state import EXAMPLES, LeftOut
+from evalq.evalcore.records.inputs import CELL_UNITS, fills_cell
 from evalq.evalcore.statistics.exact import ExactSum
 
 NO_CHECKS = msgspec.Raw(b"[]")
@@ -263,9 +264,7 @@ NO_CHECK = "no check can be read from 기대결과"
 _NO_SECONDS = "responseTimeSec is missing or no number of seconds"
 NO_ROUNDS = "it has fewer than two rounds with a score, or a round twice"
 _NO_SCORE = "LLM 점수 is no number from 0 to 5"
-_MOST_UNITS = 32_767
-"""The most UTF-16 units that a spreadsheet keeps of a cell (Excel, "Specifications and limits")."""
-_FULL = f"it has {_MOST_UNITS:,} characters, the most that a spreadsheet keeps of a cell, which cuts the rest"
+_FULL = f"it has {CELL_UNITS:,} characters, the most that a spreadsheet keeps of a cell, which cuts the rest"
 _NO_TIME = re.compile(rb'"seconds":null')
 _NO_LLM = re.compile(rb'"llm_score":\{"score":null')
 
@@ -303,11 +302,7 @@ class _Gaps:
     def note_cuts(self, line: int, row: Sequence[str], columns: Sequence[str]) -> None:
         """Note cells of a row that are as long as a spreadsheet's longest."""
         for name, cell in zip(columns, row, strict=True):
-            # A character takes one or two units of UTF-16.
-            if _MOST_UNITS // 2 <= len(cell) <= _MOST_UNITS and _MOST_UNITS in (
-                len(cell),
-                _units(cell),
-            ):
+            if fills_cell(cell):
                 self._cuts.append((line, name))
 
     def finish(self, state: PlanState, lines: Sequence[bytes], left_out: LeftOut) -> None:
@@ -323,7 +318,7 @@ class _Gaps:
         left_out.add_all(
             LLM_SCORE, _NO_SCORE, unreadable, _rows_of(lines, _NO_LLM, _has_no_score) if unreadable else ()
         )
-        instead = f"its first {_MOST_UNITS:,} characters"
+        instead = f"its first {CELL_UNITS:,} characters"
         left_out.add_all(CELL, _FULL, len(self._cuts), self._cuts, instead=instead)
 
 
@@ -348,7 +343,3 @@ def _is_untimed(line: _GapLine) -> bool:
 
 def _has_no_score(line: _GapLine) -> bool:
     return line.llm_score is not None and line.llm_score["score"] is None
-
-
-def _units(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

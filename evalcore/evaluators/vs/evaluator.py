@@ -26,7 +26,14 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
 from evalq.evalcore.evaluators.vs.collapse import normalize
-from evalq.evalcore.evaluators.vs.inputs import complete_request, evaluation_request, output_line, prompts, stopping
+from evalq.evalcore.evaluators.vs.inputs import (
+    FIELDS,
+    complete_request,
+    evaluation_request,
+    output_line,
+    prompts,
+    stopping,
+)
 from evalq.evalcore.evaluators.vs.params import LEVELS, VsParams
 from evalq.evalcore.evaluators.vs.report import OutputGatherer, VsState, section
 from evalq.evalcore.evaluators.vs.sample import write_sample
@@ -229,10 +236,12 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
         options=(
             Option(
                 ("--outputs",),
-                "Recorded outputs: JSONL of {case, repeat, output}, or a folder of JSON files; may be repeated.",
+                "Recorded outputs: JSONL, CSV or Parquet with case, repeat and output, or a folder of JSON files; "
+                "may be repeated.",
                 "path",
                 many=True,
             ),
+            Option(("--map",), "The keys of your --outputs: case=qid,output=response.", many=True),
             Option(("--registry",), "Agents and their levels; replaces the included registry.", "path"),
             Option(("--all",), "Every case of the golden set (the default).", "bool"),
             Option(("--agent",), "Only the cases of this agent (its id or the number that it begins with)."),
@@ -242,7 +251,7 @@ class VsEvaluator(Evaluator[VsParams, VsState]):
     measures = MEASURES
     views = VIEWS
     sample = Sample(write_sample, records=1_500)
-    gathering = Gathering((".json",), output_line)
+    gathering = Gathering((".json",), output_line, FIELDS)
     calls = Calls("target", prompts, evaluation_request, answers_suffice=True, repeats=True, stopping=stopping)
     whole = WholeInput(_settle, leave_out_repeated, _dead_output)
 

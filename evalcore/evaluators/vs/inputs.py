@@ -18,8 +18,10 @@ from evalq.evalcore.evaluators.vs.golden import load_golden, load_inputs
 from evalq.evalcore.evaluators.vs.params import VsParams, load_agents
 from evalq.evalcore.evaluators.vs.score import OutputTest, judge_for
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.records.foreign import refuse_foreign
 from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
+from evalq.evalcore.records.layouts import Kind
 from evalq.evalcore.statistics.mode_share import stopping_rule
 
 _USE = "evalq vs GOLDEN --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
@@ -34,13 +36,29 @@ def complete_request(request: Request) -> Request:
     if not outputs:
         raise UsageError(f"vs needs recorded outputs or a target: {_USE}")
     require_distinct(outputs)
-    return Request(inputs=outputs, params=_selected_cases(request)[0], options=options)
+    params = _selected_cases(request)[0]
+    ids = [case["id"] for case in params["cases"]]
+    refuse_foreign(outputs, options.get("map"), FIELDS, (".json",), set(ids).__contains__, ids[:3])
+    return Request(inputs=outputs, params=params, options=options)
+
+
+FIELDS: dict[str, Kind] = {
+    "case": "text",
+    "repeat": "whole",
+    "output": "json",
+    "error": "text",
+    "attempts": "json",
+    "stop": "json",
+}
+"""The keys of a line of recorded outputs."""
 
 
 def prompts(request: Request) -> Iterator[Prompt]:
     """A prompt for each selected case of the golden set: its input, as text. Raises UsageError, ConfigError."""
     if request.options.get("outputs"):
         raise UsageError("evalq evaluates --outputs, or calls a --target: give only one of them")
+    if request.options.get("map"):
+        raise UsageError("--map is about recorded outputs: give --outputs FILE")
     params = _selected_cases(request)[1]
     cases = params.selected()
     texts = load_inputs(request.inputs[0], {case.id for case in cases})
@@ -50,7 +68,7 @@ def prompts(request: Request) -> Iterator[Prompt]:
 
 def evaluation_request(request: Request, outputs: Path, folder: Path) -> Request:
     """The request to evaluate the recorded answers, like that of ``--outputs``; writes nothing into ``folder``."""
-    return Request(request.inputs, request.params, {**request.options, "outputs": (str(outputs),)})
+    return Request(request.inputs, request.params, {**request.options, "outputs": (str(outputs),), "map": ()})
 
 
 def stopping(request: Request) -> StoppingByCase:

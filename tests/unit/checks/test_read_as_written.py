@@ -86,7 +86,9 @@ def test_rows_in_another_encoding_are_named_by_line(tmp_path: Path) -> None:
     """A header of ASCII says nothing of the rows behind it."""
     file = tmp_path / "rows.csv"
     file.write_bytes(b"id,expected\na,x\n" + "b,가\n".encode("cp949"))
-    with pytest.raises(ConfigError, match=r"rows\.csv:3: not UTF-8: byte 0x\w\w \(save the file as UTF-8\)"):
+    with pytest.raises(
+        ConfigError, match=r"rows\.csv:3: not UTF-8: byte 0x\w\w \(it reads as Korean in cp949: save the"
+    ):
         load_cases([file])
     lines = tmp_path / "rows.jsonl"
     lines.write_bytes('{"id": "a"}\n'.encode("utf-16"))

@@ -140,7 +140,9 @@ def test_options_are_what_the_command_takes(tmp_path: Path) -> None:
     assert chosen.report["params"]["level"] == "Full"
     with pytest.raises(UsageError, match="vs needs recorded outputs or a target: evalq vs GOLDEN --outputs"):
         evaluate_files("vs", outputs)
-    with pytest.raises(UsageError, match="options: vs has no 'golden'; it has: agent, all, level, outputs, registry"):
+    with pytest.raises(
+        UsageError, match="options: vs has no 'golden'; it has: agent, all, level, map, outputs, registry"
+    ):
         evaluate_files("vs", outputs, options={"golden": asked.inputs[0]})
     strict = evaluate_files(plugins.get("verification"), _transcript(tmp_path), options={"strict": True})
     assert strict.report["params"]["strict"] is True

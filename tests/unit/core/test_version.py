@@ -24,6 +24,7 @@ NOT_COMPUTING = {
     "pyyaml": "reads golden sets and configurations, for the producer; parameters go on as JSON",
     "blake3": "gives digests, which each version computes alike",
     "zstandard": "gives back bytes whose digest is known",
+    "pyarrow": "reads recorded outputs, for the producer; workers get the lines that it writes",
     "deepeval": "an evaluation of ours as a metric of theirs: no run uses it",
 }
 

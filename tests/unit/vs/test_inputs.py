@@ -211,7 +211,7 @@ def test_recorded_outputs_and_a_target_are_one_too_many(tmp_path: Path) -> None:
 def test_the_answers_are_all_that_their_evaluation_needs(tmp_path: Path) -> None:
     """Whatever they say, they are the only input and nothing is written: workers may do it where nobody attends."""
     outputs, folder = tmp_path / "answers.jsonl", tmp_path / "folder"
-    outputs.write_bytes(b"broken\n")
+    outputs.write_bytes(b'{"case":"FULL-01","error":"broken"}\n')
     folder.mkdir()
     calls = evaluator.calls
     assert calls is not None
