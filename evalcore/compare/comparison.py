@@ -431,6 +431,18 @@ def measured(pairs: Pairs, measure: Measure, alpha: float = ALPHA) -> Measured:
     return Measured(estimate(pairs, measure, alpha), change_in(pairs, measure)[0])
 
 
+def at_worst(worst: Measured, observed: Measured, alpha: float = ALPHA) -> Measured:
+    """``worst``, the change with lost answers at their worst, with at least the degrees of freedom that were observed.
+
+    Filled values are no sample. A single one among answers that all agree would leave one degree of freedom, and
+    intervals wider than with three of them.
+    """
+    freedom = max(worst.change.spread.freedom, observed.change.spread.freedom)
+    change = worst.change._replace(spread=worst.change.spread._replace(freedom=freedom))
+    low, high = change.interval(alpha)
+    return Measured(msgspec.structs.replace(worst.estimate, low=low, high=high), change)
+
+
 def verdict_of(change: Estimate | None, margin: float, *, by_cases: bool = False) -> Verdict:
     """The verdict of an estimate: the same within the margin, else worse or better if it is beyond chance."""
     if change is None:

@@ -8,6 +8,7 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import (
     Measured,
+    at_worst,
     case_veto,
     change_in,
     measured,
@@ -46,6 +47,7 @@ from evalq.evalcore.compare.outlook import bound_checks, change_checks, level_in
 from evalq.evalcore.compare.pairs import pairs_of
 from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.compare.single_cases import (
+    LOSSES,
     CaseHistory,
     enough_repeats,
     flaky_cases,
@@ -144,6 +146,7 @@ def decide(
         decided, counted = "INCONCLUSIVE", (*counted, *silent)
     excluded = tuple(_marked(each, regressed) for each in excluded)
     counts = tuple(each.cases for each in pairs.values())
+    lossy = any(map(incomplete, candidates)) or any(check.demand == LOSSES for check in counted)
     return GateDecision(
         decided,
         counted,
@@ -155,7 +158,7 @@ def decide(
         tuple(run.run for run in candidates),
         baseline,
         excluded,
-        exit_with=_INCOMPLETE if decided == "INCONCLUSIVE" and any(map(incomplete, candidates)) else None,
+        exit_with=_INCOMPLETE if decided == "INCONCLUSIVE" and lossy else None,
         paired=counts,
         failing=tuple(each for run in candidates for each in _failing(run, partners.get(run.called), counted)),
     )
@@ -259,7 +262,7 @@ def _is_compared(policy: Policy, run: RunCases) -> bool:
 def _unattributed(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:
     """Records without a case may be the very answers that failed: if too many are there, the gate is INCONCLUSIVE."""
     # The baseline was approved with this many, so they are no news.
-    allowed = policy.missing + (partner.cases.unattributed if partner is not None else 0)
+    allowed = (policy.missing or 0) + (partner.cases.unattributed if partner is not None else 0)
     if run.cases.unattributed > allowed:
         demand = f"at most {allowed} records without a case"
         reason = f"{plural(run.cases.unattributed, 'record')} without a case: nobody knows which answers they are"
@@ -335,7 +338,8 @@ def _estimates(
 ) -> tuple[Measured | None, Measured | None]:
     """The change as observed, and the change if all missing answers count against the candidate."""
     pairs, harsh = (pairs_of(partner.cases, run.cases, measure, worst=worst) for worst in (False, True))
-    return tuple(measured(each, measure, alpha) if each.ids else None for each in (pairs, harsh))  # type: ignore[return-value]  # two of them
+    observed, worst = (measured(each, measure, alpha) if each.ids else None for each in (pairs, harsh))
+    return observed, at_worst(worst, observed, alpha) if observed and worst else worst
 
 
 def _enough(check: Check, observed: Measured | None, policy: Policy) -> Check:

@@ -76,6 +76,9 @@ def bound_checks(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors 
         if levels[0] is None or levels[1] is None:
             yield Check(gate.metric, demand, gate.tier, "INCONCLUSIVE", "no case has an answer")
             continue
+        # Filled values are no sample, so they must not leave fewer degrees of freedom than were observed.
+        freedom = max(each.spread.freedom for each in levels if each)
+        levels[1] = levels[1]._replace(spread=levels[1].spread._replace(freedom=freedom))
         decisions = [_within(level, bound, errors, least=least) for level in levels if level]
         observed, level = decisions[0], levels[0]
         low, high = level.interval(errors.go)

@@ -193,8 +193,8 @@ class Policy(Params):
     """All gates of a policy file, and what holds for each run that they are about.
 
     With fewer than ``minimum_pairs`` cases that both runs answered, or fewer than ``minimum_repeats`` answers of a
-    case, a demand is not GO. ``missing`` is how many answers the candidate may lack that the baseline has. ``collapse``
-    "none" allows no collapsed case, and "none-new" none that the baseline does not have. Where fewer than 90 % of the
+    case, a demand is not GO. ``missing`` is how many answers the candidate may lack that the baseline has; without it,
+    chance decides whether they are too many. ``collapse`` "none" allows no collapsed case, and "none-new" none that the baseline does not have. Where fewer than 90 % of the
     baseline's cases are equal in the candidate nothing is decided, unless ``specification`` says "intersection": then
     the equal ones count. ``quarantine`` names flaky cases.
 
@@ -212,7 +212,7 @@ class Policy(Params):
     gates: tuple[Gate, ...] = Field(min_length=1)
     minimum_pairs: _Count = Field(default=10, ge=1)
     minimum_repeats: _Count = Field(default=1, ge=1)
-    missing: _Count = Field(default=0, ge=0)
+    missing: Annotated[int, Field(ge=0), BeforeValidator(_no_bool)] | None = None
     collapse: Literal["allowed", "none", "none-new"] = "allowed"
     specification: Literal["same", "intersection"] = "same"
     quarantine: tuple[Quarantine, ...] = ()

@@ -316,30 +316,40 @@ class _Lacking(NamedTuple):
         return permutation_p(_side(self.base), _side(self.cand))[0]
 
 
+LOSSES = "no more answers lost than in the baseline"
+"""The demand of the check that evalq's machinery, a server or the network lost more than chance explains."""
+
+
 def missing_checks(policy: Policy, run: RunCases, partner: RunCases, errors: Errors) -> Iterator[Check]:
     """A check for each cause of which the candidate lacks more answers than allowed, over the cases of ``partner``.
 
-    NO-GO if an exact test shows more losses than in the baseline. Otherwise answers that the server, the network or a
-    worker lost are INCONCLUSIVE. Unusable answers are left to the demands, which count them as the worst.
+    An answer that the server, the network or a worker lost says nothing about the candidate, so it is never NO-GO. More
+    losses than in the baseline beyond chance are INCONCLUSIVE, and the gate then ends as an incomplete run. Others are
+    left to the demands, which are GO only if they also hold with lost answers at the worst; with `missing`, more than
+    so many are INCONCLUSIVE by themselves.
+
+    Unusable answers are NO-GO if an exact test shows more than in the baseline, else they are left to the demands.
     """
     # GATE, The question: add up all cases of a cause. Case by case, 4 losses here and 3 there would count as 3.
+    allowed = policy.missing or 0
     for own in (False, True):
         lacking = _lacking(run, partner, own=own)
-        if lacking.excess <= policy.missing + 1e-9:
+        if lacking.excess <= allowed + 1e-9:
             continue
         p = lacking.p_more()
-        decided: Decided = "NO-GO" if p <= errors.no_go else "INCONCLUSIVE"
-        if own and decided != "NO-GO":
+        beyond = p <= errors.no_go
+        if not beyond and (own or policy.missing is None):
             continue
         yield Check(
             run.called,
-            f"at most {policy.missing} answers missing",
+            LOSSES if beyond and not own else f"at most {allowed} answers missing",
             "critical",
-            decided,
-            _reason(lacking, policy.missing, own=own, blamed=decided == "NO-GO"),
+            "NO-GO" if own else "INCONCLUSIVE",
+            _reason(lacking, allowed, own=own, beyond=beyond),
             value=sum(each.missing for each in lacking.cand),
             cases=tuple(lacking.alone[:_SHOWN]),
-            p_margin=p,
+            # Losses belong to no family of the candidate's errors: they cannot block.
+            p_margin=p if own else None,
             evidence=sum(each.planned for each in lacking.cand),
             change=True,
         )
@@ -350,7 +360,7 @@ def incomplete(run: RunCases) -> bool:
     return bool(run.records.get("dead")) or bool(run.target and run.cases.unrecorded)
 
 
-def _reason(lacking: _Lacking, allowed: int, *, own: bool, blamed: bool) -> str:
+def _reason(lacking: _Lacking, allowed: int, *, own: bool, beyond: bool) -> str:
     (lost, of), (before, of_before) = (
         (sum(each.missing for each in side), sum(each.planned for each in side))
         for side in (lacking.cand, lacking.base)
@@ -358,9 +368,14 @@ def _reason(lacking: _Lacking, allowed: int, *, own: bool, blamed: bool) -> str:
     what = "The candidate gave no usable answer for" if own else "The server, the network or a worker lost"
     alone = f"; {plural(len(lacking.alone), 'case')} without any answer" if lacking.alone else ""
     counts = f"{what} {lost:,} of {of:,} answers ({before:,} of {of_before:,} in the baseline{alone})"
-    if blamed:
+    if own:
         return f"{counts}: more than in the baseline beyond chance"
     more = max(allowed + 1, round(lacking.excess + 0.499999))
+    if beyond:
+        return (
+            f"{counts}. That is more than chance explains, and says nothing about the candidate. Check the server, then "
+            f"run again, or allow losses with `missing: {more}`"
+        )
     return f"{counts}: too few to blame the candidate. Run again, or allow losses with `missing: {more}`"
 
 

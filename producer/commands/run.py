@@ -97,6 +97,7 @@ def _run_all(
 ) -> tuple[list[_SuiteRun], Matrices]:
     """Run and show each run of the suite; returns how they ended, and the rows of its matrices."""
     from evalq.producer.run.backend import shared_backend
+    from evalq.producer.sweep.direct import may_call_alone
 
     if gate.confirm:
         with invocation.servers() as servers:
@@ -104,7 +105,9 @@ def _run_all(
     backend, output = invocation.backend(), invocation.output
     _refuse_uncallable(suite, backend)
     roots = [Path.cwd(), Path(config).resolve().parent]
-    with shared_backend(backend, roots, reporter=reporter, calls=any(run.live for run in suite.runs)) as common:
+    # Each sweep decides by its size: one that is too large to be called from here starts what it needs.
+    calls = any(run.live for run in suite.runs) and not may_call_alone(backend)
+    with shared_backend(backend, roots, reporter=reporter, calls=calls) as common:
         ended = [_run_one(run, suite, common, reporter, invocation) for run in suite.runs]
     rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
     if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
@@ -167,7 +170,8 @@ def _run_one(
     folder = None
     try:
         folder = _start(run, suite.name, backend, reporter, invocation)
-        return _SuiteRun(_with_name(run, None if folder is None else _show(run, folder, reporter, invocation)), folder)
+        shown = None if folder is None else _show(run, folder, reporter, invocation, gated=suite.policy is not None)
+        return _SuiteRun(_with_name(run, shown), folder)
     except (Interrupted, Unwatched):
         raise
     except EvalqError as error:
@@ -214,7 +218,9 @@ def _starter(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: 
     return lambda: Sweep.start(run.evaluator, run.request, live, options)
 
 
-def _show(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: Invocation) -> dict[str, Json]:
+def _show(
+    run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: Invocation, *, gated: bool
+) -> dict[str, Json]:
     """Write the files of a finished run, show its report and conclude it; returns the report."""
     report, output = folder.report(), invocation.output
     for path in run.outputs:
@@ -223,7 +229,7 @@ def _show(run: PlannedRun, folder: RunFolder, reporter: Reporter, invocation: In
         echo = echo_markdown if output.fmt == "markdown" else click.echo
         echo(render(output.fmt, run.evaluator, report, run.request.options))
     show_notes(folder, report, output)
-    conclude_shown(folder, report, invocation, reporter)
+    conclude_shown(folder, report, invocation, reporter, gated=gated)
     return report
 
 

@@ -37,8 +37,13 @@ def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> N
     conclude_shown(folder, report, invocation, reporter)
 
 
-def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invocation, reporter: Reporter) -> None:
-    """`conclude` for a report that is shown already."""
+def conclude_shown(
+    folder: RunFolder, report: dict[str, Json], invocation: Invocation, reporter: Reporter, *, gated: bool = False
+) -> None:
+    """`conclude` for a report that is shown already.
+
+    If the run is ``gated``, its gate decides about calls that were never answered, unless no answer came at all.
+    """
     reporter.event("done", run=folder.info().run, folder=str(folder.path), records=report["records"])
     allowed = invocation.output.allow_dead
     _refuse_dead(folder, report, allowed, invocation.where)
@@ -46,7 +51,14 @@ def conclude_shown(folder: RunFolder, report: dict[str, Json], invocation: Invoc
         from evalq.producer.sweep.judge_stage import judge_sweeps
         from evalq.producer.sweep.sweep import Sweep
 
-        _refuse_unanswered([Sweep.load(folder), *judge_sweeps(folder)], allowed, invocation.where)
+        try:
+            _refuse_unanswered([Sweep.load(folder), *judge_sweeps(folder)], allowed, invocation.where)
+        except Incomplete as error:
+            if not gated or not report["records"]["scored"]:
+                raise
+            # GATE, The question: a lost answer is no score, so a gate counts it and need not stop for it.
+            if not invocation.output.quiet:
+                click.echo(visible(f"note: {error}"), err=True)
     refuse_unscored(folder, report)
 
 

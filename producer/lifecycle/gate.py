@@ -139,6 +139,7 @@ def _asked_afresh(
 ) -> MatchedRuns:
     """The demands of the suspect runs, with fresh answers of both sides."""
     from evalq.producer.run.backend import shared_backend
+    from evalq.producer.sweep.direct import may_call_alone
 
     known = [(run.called, run.evaluator) for run in found.candidates]
     meant = {at for at, run in enumerate(found.candidates) if any(_is_about(check, run) for check in suspects)}
@@ -151,7 +152,8 @@ def _asked_afresh(
         and gate.measure_in(found.candidates[at].cases.measures) is not None
     )
     candidates, partners = [], {}
-    with shared_backend(asking.backend, [Path.cwd()], reporter=asking.reporter, calls=True) as backend:
+    calls = not may_call_alone(asking.backend)
+    with shared_backend(asking.backend, [Path.cwd()], reporter=asking.reporter, calls=calls) as backend:
         for at in sorted(meant):
             run = found.candidates[at]
             base, cand = _blocks(sides[run.called], f"{key} {run.called}", asking._replace(backend=backend))

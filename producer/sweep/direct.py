@@ -42,11 +42,16 @@ def calls_alone(sweep: Sweep, backend: Backend) -> bool:
     """Whether this command makes the calls of ``sweep`` itself: it names targets, and no server, fleet or workers."""
     if backend.inline:
         return True
-    if backend.settings.broker or backend.workers or not backend.settings.targets:
+    if not may_call_alone(backend):
         return False
     if sweep.live.target:
         return sweep.header.total <= SMALL_CALLS
     return all(_size(path) <= SMALL_BYTES for path in [*map(Path, sweep.request.inputs), sweep.outputs])
+
+
+def may_call_alone(backend: Backend) -> bool:
+    """Whether this command makes the calls of small sweeps itself, so that no server need start before one does."""
+    return not backend.settings.broker and not backend.workers and bool(backend.settings.targets)
 
 
 def _size(path: str | Path) -> int:

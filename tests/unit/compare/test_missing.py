@@ -1,4 +1,4 @@
-"""Answers that a candidate lacks: by cause, and NO-GO only beyond chance."""
+"""Answers that a candidate lacks: by cause; those that were lost on the way never block it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def live(lost: int, unusable: int = 0, cases: int = 100) -> RunCases:
     return msgspec.structs.replace(run, target="agent", usage=RunUsage(outputs=2 * cases))
 
 
-def gated(base: RunCases, cand: RunCases, missing: int = 0, max_drop: float = 0.1) -> GateDecision:
+def gated(base: RunCases, cand: RunCases, missing: int | None = 0, max_drop: float = 0.1) -> GateDecision:
     gates = (Gate(metric="vs.pass_rate", max_drop=max_drop),)
     return decide(Policy(gates=gates, missing=missing), [cand], {"vs": base})
 
@@ -39,19 +39,40 @@ def gated(base: RunCases, cand: RunCases, missing: int = 0, max_drop: float = 0.
         (3, 4, 0, "INCONCLUSIVE"),
         (3, 3, 0, "GO"),
         (0, 3, 3, "GO"),
-        (0, 40, 0, "NO-GO"),
+        (0, 40, 0, "INCONCLUSIVE"),
+        (0, 1, None, "GO"),  # chance, and GO even if that answer was a failure
+        (0, 3, None, "GO"),
+        (3, 4, None, "GO"),
+        (0, 10, None, "INCONCLUSIVE"),
+        (0, 40, None, "INCONCLUSIVE"),
         (0, 40, 40, "INCONCLUSIVE"),  # allowed, and what they were decides nothing any more
     ],
 )
-def test_lost_answers_block_only_beyond_chance(before: int, now: int, allowed: int, wanted: str) -> None:
+def test_lost_answers_never_blame_the_candidate(before: int, now: int, allowed: int | None, wanted: str) -> None:
     """Summed over all cases: 4 against 3 is one more, in whichever cases they were."""
     base, cand = live(before), live(now)
     decision = gated(base, cand, allowed)
     assert decision.decided == wanted
     if wanted == "INCONCLUSIVE" and not allowed:
-        (check,) = (each for each in decision.checks if "missing" in each.demand)
+        (check,) = (each for each in decision.checks if "server" in each.reason)
         assert check.value == now
         assert f"lost {now} of 200 answers ({before} of 200 in the baseline)" in check.reason
+
+
+def test_more_losses_than_chance_explains_end_as_an_incomplete_run() -> None:
+    """`--allow-inconclusive` does not cover it, and no demand of the candidate is held responsible."""
+    decision = gated(live(0), live(40), missing=None)
+    assert (decision.decided, decision.exit_code) == ("INCONCLUSIVE", 3)
+    assert gated(live(0), live(3), max_drop=0.02, missing=None).exit_code == 4, "only the worst case is open here"
+    assert not any(check.p_margin is not None for check in decision.checks if "server" in check.reason)
+
+
+def test_losses_do_not_hide_that_the_answers_got_worse() -> None:
+    """What came fails: that is NO-GO, whatever was lost."""
+    base, cand = live(0), live(10)
+    column = cand.cases.columns["pass_rate"]
+    column.total, column.squares = [0.0] * 100, [0.0] * 100
+    assert gated(base, cand, missing=None).decided == "NO-GO"
 
 
 def test_what_the_agent_made_unusable_is_counted_as_the_worst() -> None:
