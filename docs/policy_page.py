@@ -69,10 +69,10 @@ _KEYS: dict[str, dict[str, Key]] = {
         "minimum_repeats": Key("answers", "if a case has fewer answers, a demand that counts it is not GO"),
         "missing": Key(
             "answers",
-            "how many answers the candidate may lack beyond the baseline; more are INCONCLUSIVE. Without this key, lost "
-            "answers are INCONCLUSIVE only if chance does not explain them, or if the demands fail with all of them at "
-            "the worst. More unusable answers are NO-GO if an exact test shows it. INCONCLUSIVE if more records name no "
-            "case",
+            "how many answers the candidate may lack beyond the baseline; more are INCONCLUSIVE. Without this key, "
+            "lost answers are INCONCLUSIVE only if chance does not explain them, or if a demand would not be GO with "
+            "all of them at the worst. More unusable answers are NO-GO if an exact test shows it. INCONCLUSIVE if more "
+            "records name no case",
         ),
         "collapse": Key(
             "-",

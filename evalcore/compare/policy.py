@@ -194,9 +194,9 @@ class Policy(Params):
 
     With fewer than ``minimum_pairs`` cases that both runs answered, or fewer than ``minimum_repeats`` answers of a
     case, a demand is not GO. ``missing`` is how many answers the candidate may lack that the baseline has; without it,
-    chance decides whether they are too many. ``collapse`` "none" allows no collapsed case, and "none-new" none that the baseline does not have. Where fewer than 90 % of the
-    baseline's cases are equal in the candidate nothing is decided, unless ``specification`` says "intersection": then
-    the equal ones count. ``quarantine`` names flaky cases.
+    chance decides whether they are too many. ``collapse`` "none" allows no collapsed case, and "none-new" none that the
+    baseline does not have. Where fewer than 90 % of the baseline's cases are equal in the candidate nothing is decided,
+    unless ``specification`` says "intersection": then the equal ones count. ``quarantine`` names flaky cases.
 
     ``worse_cases`` "none" makes a case that fell beyond chance SUSPECT. ``on_worse`` "block" makes NO-GO of what is
     SUSPECT. ``as_recorded`` holds each case to its recorded answers, without any statistics. ``deterministic`` says

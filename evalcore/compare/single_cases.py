@@ -373,8 +373,8 @@ def _reason(lacking: _Lacking, allowed: int, *, own: bool, beyond: bool) -> str:
     more = max(allowed + 1, round(lacking.excess + 0.499999))
     if beyond:
         return (
-            f"{counts}. That is more than chance explains, and says nothing about the candidate. Check the server, then "
-            f"run again, or allow losses with `missing: {more}`"
+            f"{counts}. That is more than chance explains, and says nothing about the candidate. Check the server, "
+            f"then run again, or allow losses with `missing: {more}`"
         )
     return f"{counts}: too few to blame the candidate. Run again, or allow losses with `missing: {more}`"
 
