@@ -198,7 +198,8 @@ class Cutter:
         try:
             while True:
                 line, first = self.line, self.header()
-                if not first or first.strip():
+                # Excel writes rows of commas for empty rows above a table.
+                if not first or first.strip(b" \t\r\n,"):
                     return read_columns(first, self._name, required, line) if first else ()
         except InputError as error:
             # Check the kind only after a failure: a readable CSV may begin with anything.

@@ -8,6 +8,7 @@ import gzip
 import os
 import re
 import sys
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -150,14 +151,33 @@ def read_columns(header: bytes, name: str, required: Sequence[str], line: int = 
     missing = [column for column in required if column not in columns]
     if missing:
         reason = f"missing column{'s' if len(missing) > 1 else ''}: {', '.join(missing)}"
-        if len(columns) == 1:
+        alike = [
+            (column, name) for column in columns for name in missing if column != name and _bare(column) == _bare(name)
+        ]
+        if len(columns) == 1 and not alike:
             reason += f" (the header is one field, {columns[0][:60]!r}: is the delimiter a comma?)"
+        elif alike:
+            # By ascii() where two look the same: blanks, or letters in two parts as macOS writes Korean names.
+            shown = ", ".join(
+                f"{ascii(column) if len(column) > len(name) + 2 else repr(column)} is to be {name!r}"
+                for column, name in alike[:3]
+            )
+            reason += f" (the header has other blanks, capitals or letters: {shown})"
+        else:
+            names = ", ".join(repr(column[:30]) for column in columns[:8])
+            more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+            reason += f" (the header has {names}{more})"
         raise InputError(f"{name} lacks what the evaluator reads", [(f"{name}:{line}", reason)])
     # Check required columns only: a table may repeat others.
     repeated = [column for column, count in Counter(columns).items() if count > 1 and column in required]
     if repeated:
         raise InputError(f"{name} is ambiguous", [(f"{name}:{line}", f"repeated column: {', '.join(repeated)}")])
     return columns
+
+
+def _bare(column: str) -> str:
+    """A column's name without what cannot be seen: blanks, capitals, and the way its letters are composed."""
+    return "".join(unicodedata.normalize("NFKC", column).casefold().replace("\ufeff", "").replace("\u200b", "").split())
 
 
 def format_suffixes(fmt: Format) -> tuple[str, ...]:

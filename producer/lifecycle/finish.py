@@ -106,9 +106,15 @@ def refuse_unscored(folder: RunFolder, report: dict[str, Json]) -> None:
     if not counts["scored"]:
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("errors", "unscored", "dead") if counts[kind])
         raise NothingEvaluated(
-            f"nothing was evaluated: none of {plural(counts['total'], 'record')} has a result ({kinds}); "
-            f"{folder.path} says why"
+            f"nothing was evaluated: none of {plural(counts['total'], 'record')} has a result ({kinds}). "
+            f"{_first_fault(report)}Report: {folder.path}"
         )
+
+
+def _first_fault(report: dict[str, Json]) -> str:
+    """The first fault of a report in a sentence; empty if it has none."""
+    faults = report["faults"]
+    return visible(f"The first: {faults[0]['where']}: {faults[0]['reason']}. ") if faults else ""
 
 
 def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where: PlaceArguments) -> None:

@@ -201,14 +201,42 @@ _OUTPUTS = "whole outputs"
 
 
 def notices(report: Mapping[str, Json]) -> list[str]:
-    """A notice of labels that match nothing."""
-    labels = report["results"].get("labels")
+    """Notices of checks that no output passes, of cases without an output, and of labels that match nothing."""
+    results = report["results"]
+    labels, never = results.get("labels"), [*_never_passed(results), *_without_outputs(results)]
     if not labels or not labels["astray"]:
-        return []
+        return never
     first = labels["listed"][0] if labels["listed"] else ""
     return [
-        f"{plural(labels['astray'], 'label')} without an output that has a verdict, not counted. The first: {first}"
+        f"{plural(labels['astray'], 'label')} without an output that has a verdict, not counted. The first: {first}",
+        *never,
     ]
+
+
+_ENOUGH = 20
+"""Outputs from which on it is worth a notice that none of them passes."""
+
+
+def _never_passed(results: Mapping[str, Json]) -> Iterator[str]:
+    """Checks whose text, path or tool may never occur."""
+    for entry in results["by_check"][:_LISTED_NAMES]:
+        counts, check = entry["outputs"], shorten(entry["check"])
+        total = sum(counts.values())
+        if total >= _ENOUGH and counts["errors"] == total:
+            yield f"the check {check} can be computed for none of {total:,} outputs (the faults say why)"
+        elif total >= _ENOUGH and not counts["passed"]:
+            yield (
+                f"no output of {total:,} passes the check {check}: does what it looks for occur at all, at this path "
+                "and in this spelling?"
+            )
+
+
+def _without_outputs(results: Mapping[str, Json]) -> Iterator[str]:
+    """Cases that no output is about."""
+    cases = results["cases"]
+    if cases["unrecorded"]:
+        first = next((each["case"] for each in results["by_case"] if not sum(each["outputs"].values())), "")
+        yield f"{cases['unrecorded']:,} of {cases['total']:,} cases have no output; the first: {shorten(first)}"
 
 
 def plain_line(results: Mapping[str, Json]) -> str:

@@ -12,6 +12,7 @@ from evalq.evalcore.evaluators.planagent.markdown import markdown, results_by_fi
 from evalq.evalcore.evaluators.planagent.params import TOP_SCORE
 from evalq.evalcore.evaluators.planagent.report import round_order
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.records.inputs import excel_changed
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import (
     Chart,
@@ -453,4 +454,29 @@ def _evidence(line: _RowLine) -> Iterator[Evidence]:
 
 ROWS = Rows((Column("Round"), Column("Score", "number"), Column("Seconds", "number")), _RowLine, _row_reader)
 
-VIEWS = Views(METRICS, PANELS, markdown, summary=page_summary, charts=CHARTS, rows=ROWS)
+
+def _notices(report: Mapping[str, Json]) -> list[str]:
+    """What no row of a file has, so that numbers of it are missing or 0, and what Excel made of rounds."""
+    files = results_by_file(report).items()
+    readings = report["params"]["rules"]
+    return [f"{name}: {notice}" for name, results in files for notice in _never(results, readings)]
+
+
+def _never(results: Json, rules: Json) -> Iterator[str]:
+    whole, failures = results["set"], results["failures"]["reasons"]
+    scored, llm = whole["scored"], results["llm"]
+    if whole["records"] and not scored:
+        yield "no row has a check that can be read from 기대결과, so no row has a score"
+    elif scored and failures["unparsable"] == scored:
+        yield "no row has JSON in Raw JSON, so every score is 0. Was the column cut, or changed by Excel?"
+    elif scored and whole["seconds_excluded"] == scored:
+        yield "no row has a responseTimeSec in Raw JSON, so speed has no value"
+    if scored and rules["accuracy"] == "llm_when_present" and not llm["pairs"]:
+        yield "no row has an LLM 점수, so accuracy is that of the checklists alone"
+    for name in results["rounds"]:
+        if hint := excel_changed(name):
+            yield f"방/반복: {hint}"
+            return
+
+
+VIEWS = Views(METRICS, PANELS, markdown, _notices, summary=page_summary, charts=CHARTS, rows=ROWS)

@@ -301,12 +301,25 @@ def _markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
 
 
 def _notices(report: Mapping[str, Json]) -> list[str]:
-    """A warning about records whose expected paths were not looked up, with the command for it."""
+    """Warnings about records whose expected paths were not looked up, and about keys that no record has."""
     count, total = report["results"].get("unresolved", 0), report["records"]["total"]
     if not count:
-        return []
+        return _never(report)
     notice = f"{count} of {total} records were not checked: their expectedPaths were not looked up."
     return [f"{notice} Where the files are, run: {HOW_TO_RESOLVE} (then evaluate resolved.jsonl)"]
+
+
+_WITHOUT = ("no test output", "no requirements")
+
+
+def _never(report: Mapping[str, Json]) -> list[str]:
+    """A warning if no record has any of the keys that are checked: they may have other names."""
+    results, checked = report["results"], report["records"]["scored"]
+    reasons = results["suspected"]["reasons"]
+    if not checked or results["passed"] or any(reasons.get(reason) != checked for reason in _WITHOUT):
+        return []
+    keys = "testOutput, requirementsList"
+    return [f"no record has {keys}, so none can pass. Do your records have other keys? (See the page of selfcheck.)"]
 
 
 class _Result(msgspec.Struct):

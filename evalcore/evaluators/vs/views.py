@@ -483,10 +483,25 @@ def _case_failed(entry: Json) -> bool:
     )
 
 
+def _notices(report: Mapping[str, Json]) -> list[str]:
+    """What no output of a run has, so that numbers of it are missing."""
+    results = report["results"]
+    tested = results["test_run"]["passed"] + results["test_run"]["failed"]
+    without = [each for each in results["mode_collapse"] if not each["most_common"]]
+    notices = []
+    if tested and len(without) == len(results["mode_collapse"]):
+        notices.append("no output has a final_selection.option, so collapse cannot be measured")
+    if unrecorded := results["cases"]["unrecorded"]:
+        first = next(each["case"] for each in results["mode_collapse"] if not each["runs"]["total"])
+        notices.append(f"{unrecorded} of {results['cases']['total']} cases have no output; the first: {first}")
+    return notices
+
+
 VIEWS = Views(
     METRICS,
     PANELS,
     _markdown,
+    _notices,
     document=results_document,
     summary=page_summary,
     charts=_CHARTS,
