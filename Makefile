@@ -17,7 +17,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell \
   test "$$($(PYTHON) $(WHICH))" = "$$($(PY) $(WHICH) 2> /dev/null)" || echo other))
 UNLESS_MADE = $(if $(OTHER),,$(PY) -c "import pip" 2> /dev/null ||)
 
-.PHONY: setup demo test quick check bench chaos mutation importers peers lock programs clean other
+.PHONY: setup demo test quick check docs bench chaos mutation importers peers lock programs clean other
 
 setup: .venv/ready
 
@@ -73,6 +73,16 @@ check: setup
 	$(PY) grafana/generate.py --check
 	$(PY) docs/check.py
 
+# In an environment of its own: nothing else needs what builds a site.
+.venv-docs/ready: docs/requirements.lock
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: .venv-docs/ready  ## The docs as a site in build/site, searchable, with llms.txt; any dead link fails it.
+	.venv-docs/bin/python docs/build_site.py
+
 bench: setup  ## Speed, side by side with its rivals; takes several minutes.
 	$(PY) -m tests.bench
 
@@ -99,11 +109,17 @@ peers: setup  ## Have promptfoo, Inspect, lm-eval and DeepEval judge 1,000 answe
 LOCKED = .venv-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-strip-extras --no-header --no-annotate
 
+# docs has a lock of its own.
+OF_EXTRAS = $(PYTHON) -c 'import tomllib; e = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; docs = e.pop("docs"); $(1)'
+EXTRAS = $$($(call OF_EXTRAS,print(*(f"--extra {name}" for name in e))))
+DOCS_EXTRA = $(call OF_EXTRAS,print(*docs, sep="\n"))
+
 lock:  ## Resolve the dependencies again, for all machines and each Python from 3.11 on.
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet uv
-	$(LOCKED) --all-extras --output-file requirements.lock pyproject.toml
+	$(LOCKED) $(EXTRAS) --output-file requirements.lock pyproject.toml
 	printf '%s\n' 'setuptools>=77' | $(LOCKED) --constraint requirements.lock --output-file requirements-run.lock pyproject.toml -
+	$(DOCS_EXTRA) | $(LOCKED) --output-file docs/requirements.lock -
 	$(LOCKED) --output-file tests/deploy/checkers.lock tests/deploy/checkers.in
 	rm -rf .venv-lock
 

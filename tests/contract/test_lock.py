@@ -75,6 +75,15 @@ def test_the_lock_of_running_is_a_part_of_the_other() -> None:
     assert not {"pandas", "pyarrow", "pytest", "mypy", "matplotlib", "deepeval"} & RUNNING.keys()
 
 
+def test_what_builds_the_docs_has_a_lock_of_its_own() -> None:
+    """Its extra is locked there with hashes, and neither of the other locks grows by it."""
+    wanted = {canonicalize_name(Requirement(need).name) for need in PROJECT["project"]["optional-dependencies"]["docs"]}
+    docs = _locked("docs/requirements.lock")
+    assert wanted <= docs.keys()
+    assert not (wanted | {"mkdocs"}) & {*LOCKED, *RUNNING}
+    assert (TOP / "docs" / "requirements.lock").read_text(encoding="utf-8").count("--hash=sha256:") > len(docs)
+
+
 def _needs(package: str, there: dict[str, str]) -> list[Requirement]:
     """What a package that is installed here needs ``there``, with the extras that are locked of it."""
     wanted = ["", *LOCKED[canonicalize_name(package)].extras]
