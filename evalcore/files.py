@@ -12,11 +12,18 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from importlib import import_module
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _PIECE = 1 << 20
+_NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 def read_up_to(stream: BinaryIO, most: int) -> bytes:
@@ -87,7 +94,7 @@ def read_plain(path: str | os.PathLike[str]) -> bytes:
 
 def open_unlinked(path: str | os.PathLike[str]) -> BufferedReader:
     """The plain file at ``path``. Raises OSError for anything else, and for a link."""
-    return open(path, "rb", opener=lambda name, flags: _plain(name, flags | os.O_NOFOLLOW))
+    return open(path, "rb", opener=_plain_unlinked)
 
 
 def open_given(path: str | os.PathLike[str]) -> BufferedReader:
@@ -103,18 +110,71 @@ def open_raw(path: str | os.PathLike[str]) -> FileIO:
 
 def _unlinked(path: str, flags: int) -> int:
     try:
-        return _plain(path, flags | os.O_NOFOLLOW)
+        return _plain_unlinked(path, flags)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "a link, and evalq writes through no link: remove it", path) from None
         raise
 
 
+def _plain_unlinked(path: str, flags: int) -> int:
+    """As `_plain`, for no link."""
+    # Windows cannot refuse a link as it opens one; there a link could still be put in place after this check.
+    if not hasattr(os, "O_NOFOLLOW") and Path(path).is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return _plain(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
 def _plain(path: str, flags: int) -> int:
     """A descriptor of a regular file: opening a pipe would wait for its other end, reading a terminal for a person."""
     # Check the open file, not the name, since another file could take that name before it is opened.
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    descriptor = os.open(path, flags | _NEVER_WAIT, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a plain file (a pipe, a device or a folder)", path)
     return descriptor
+
+
+# -- locks: the kernel releases them when their holder ends ----------------------------------------
+
+_FAR = 1 << 40
+"""Nobody can read a byte that is locked on Windows, so the lock is on one far behind the file's end."""
+
+
+def lock_file(file: IO[Any], *, wait: bool = False, shared: bool = False) -> None:
+    """Lock an open file, or raise BlockingIOError while another process has it locked; with ``wait``, wait for that.
+
+    Several processes can hold a ``shared`` lock, except on Windows. Raises OSError.
+    """
+    if fcntl is not None:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        return
+    while True:
+        try:
+            _lock_byte(file, "LK_LOCK" if wait else "LK_NBLCK")  # the first gives up after ten seconds
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EDEADLK):
+                raise
+            if not wait:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+        else:
+            return
+
+
+def unlock_file(file: IO[Any]) -> None:
+    """Release a lock before its file is closed. Raises OSError."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_UN)
+    else:
+        _lock_byte(file, "LK_UNLCK")
+
+
+def _lock_byte(file: IO[Any], mode: str) -> None:
+    """What Windows has in place of `flock`."""
+    msvcrt: Any = import_module("msvcrt")
+    before = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+    os.lseek(file.fileno(), _FAR, os.SEEK_SET)
+    try:
+        msvcrt.locking(file.fileno(), getattr(msvcrt, mode), 1)
+    finally:
+        os.lseek(file.fileno(), before, os.SEEK_SET)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import subprocess
@@ -19,6 +18,7 @@ from typing import IO, NamedTuple
 import pytest
 
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.files import lock_file, unlock_file
 from evalq.producer.folder.files import RUNS
 from evalq.producer.suites.suite_file import SuitePlan
 from evalq.workers.settings import load_settings
@@ -149,7 +149,7 @@ class SuiteRuns:
             return
         lock = self._lock_file()
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock)
         except BlockingIOError:
             lock.close()
             return
@@ -220,7 +220,7 @@ class SuiteRuns:
 
 @contextlib.contextmanager
 def _locked(lock: IO[str]) -> Iterator[None]:
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock_file(lock, wait=True)
     with _unlocking(lock):
         yield
 
@@ -231,7 +231,7 @@ def _unlocking(lock: IO[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        fcntl.flock(lock, fcntl.LOCK_UN)
+        unlock_file(lock)
 
 
 def _options(words: list[str]) -> argparse.Namespace:

@@ -31,6 +31,10 @@ _SUITE = "demo"
 
 
 def _demo(invocation: Invocation, out: Path, only: tuple[str, ...], records: int | None, data_only: bool) -> None:
+    from evalq.workers.processes.system import require_forks
+
+    if not data_only:
+        require_forks()
     began = time.monotonic()
     try:
         samples = _samples(out, only, records)

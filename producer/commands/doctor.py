@@ -20,6 +20,7 @@ from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.fleet import Finding, diagnose
 from evalq.producer.servers import Servers, named_servers
 from evalq.workers.processes.identity import host as here
+from evalq.workers.processes.system import FORKS
 
 _TRIPS, _TRIPS_A_CHUNK = 7, 7
 """Round trips to measure, and round trips that a chunk takes (docs/how-to/deploy.md)."""
@@ -43,6 +44,9 @@ def _here() -> Iterator[Finding]:
 def _embedded() -> Iterator[Finding]:
     from evalq.producer.local.processes import embedded_server
 
+    if not FORKS:
+        yield "note", "this system runs no workers and no server: commands evaluate in their own process"
+        return
     try:
         with embedded_server():
             yield "ok", "the embedded server starts"

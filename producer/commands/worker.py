@@ -24,8 +24,10 @@ def _worker(
 ) -> int:
     # billiard reads it when it is imported: SIGTERM then lets running chunks end and gives the others back.
     os.environ["REMAP_SIGTERM"] = "SIGQUIT"
+    from evalq.workers.processes.system import require_forks
     from evalq.workers.settings import load_settings
 
+    require_forks()
     where, quiet = invocation.where, invocation.output.quiet
     named = {"broker": where.broker, "ledger": where.ledger, "calls": where.calls, "targets": where.targets}
     named["scorer"] = where.scorer

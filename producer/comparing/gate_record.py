@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from evalq.evalcore.compare.spending import (
 )
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import StorageError, UsageError
-from evalq.evalcore.files import open_appending, read_plain, write_atomic
+from evalq.evalcore.files import lock_file, open_appending, read_plain, write_atomic
 from evalq.evalcore.model.canonical import digest
 from evalq.producer.comparing.baselines import FOLDER
 
@@ -116,7 +115,7 @@ class _FileLooks:
                 write_atomic(ignored, b"*\n")
             with open_appending(self._folder / "lock") as lock:
                 # Before reading: two processes must not take the same look.
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                lock_file(lock, wait=True)
                 count = self._read(path) if path.exists() else _CountedLooks()
                 before = msgspec.json.encode(count)
                 yield count

@@ -77,8 +77,9 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
     async def cancellable() -> T:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
-        for number in before:
-            loop.add_signal_handler(number, task.cancel)
+        with contextlib.suppress(NotImplementedError):  # by Windows, where Python's handlers stay
+            for number in before:
+                loop.add_signal_handler(number, task.cancel)
         return await work
 
     try:

@@ -7,7 +7,6 @@ the locked file is still the one with that name.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import time
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from evalq.evalcore.files import open_appending, open_raw, read_plain
+from evalq.evalcore.files import lock_file, open_appending, open_raw, read_plain
 from evalq.workers.processes import identity
 
 LOCK = "run.lock"
@@ -41,7 +40,7 @@ class RunLock:
         while True:
             file = open_appending(path)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(file)
                 if _is_same_file(file, path):
                     # For display: only the kernel's lock counts.
                     os.truncate(file.fileno(), 0)
@@ -68,10 +67,14 @@ class RunLock:
         """Release the lock; with ``remove``, remove the file if it is still this one."""
         # Before unlocking: a moment later the name could belong to the next driver's lock. It may do so already if this
         # folder was renamed in order to be removed, and another run began under its name.
-        if remove and _is_same_file(self._file, self._path):
+        remove = remove and _is_same_file(self._file, self._path)
+        if remove:
             with contextlib.suppress(OSError):
                 self._path.unlink()
         self._file.close()
+        if remove and os.name == "nt":  # which removes no file that is open
+            with contextlib.suppress(OSError):
+                self._path.unlink()
 
 
 @contextlib.contextmanager
@@ -92,7 +95,7 @@ def holder(path: Path) -> str:
     try:
         with open_raw(path) as file:
             # Shared, so that two readers do not take each other for a driver.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock_file(file, shared=True)
     except BlockingIOError:
         return _read_holder(path) or "another process"
     except OSError:

@@ -217,6 +217,8 @@ def _load_note(folder: RunFolder) -> _RunNote | None:
 def _private(path: Path) -> bool:
     """Whether only this user (and root) can have written there."""
     found = path.lstat()
+    if not hasattr(os, "geteuid"):  # Windows, whose modes say nothing about others
+        return False
     return found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode) and not found.st_mode & 0o022
 
 

@@ -169,6 +169,8 @@ def sync_folder(path: Path) -> None:
 
     Raises OSError with the folder's name.
     """
+    if not hasattr(os, "O_DIRECTORY"):  # Windows, which opens no folder
+        return
     # Without this a synced file may lose its name, which is in the folder.
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -269,6 +271,9 @@ class RunFolder:
         # The content before the name, so that after a crash a folder of that name has its run.json.
         sync_folder(self.path)
         if self._own:
+            lock = self._lock
+            if lock is not None and os.name == "nt":  # which renames no folder in which a file is open
+                lock.release()
             try:
                 self.path.rename(self.final_path)
             except OSError as error:
@@ -276,8 +281,10 @@ class RunFolder:
                     raise FolderTaken from error
                 raise
             self.path = self.final_path
-            if self._lock is not None:
-                self._lock.moved(self.path / LOCK)
+            if lock is not None and os.name == "nt":
+                self._lock = RunLock.take(self.path / LOCK)
+            elif lock is not None:
+                lock.moved(self.path / LOCK)
         sync_folder(self.path.parent)
 
     def settled(self, path: str) -> str:

@@ -213,11 +213,14 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     def backend(self) -> Backend:
         """Where runs are computed. Raises ConfigError, and UsageError for --detach without a broker."""
         from evalq.producer.run.backend import Backend
+        from evalq.workers.processes.system import FORKS
 
         settings = self.where.load()
         if self.start.detach and not settings.broker:
             raise UsageError("--detach needs --broker: an embedded server ends with this command")
-        return Backend(settings, inline=self.where.inline, workers=self.where.workers)
+        # Where no worker can be started, this process evaluates.
+        inline = self.where.inline or not (FORKS or settings.broker or self.where.workers)
+        return Backend(settings, inline=inline, workers=self.where.workers)
 
     def servers(self) -> Servers:
         """The named servers; the caller closes them. Raises ConfigError."""

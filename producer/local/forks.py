@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from evalq.evalcore.errors import InfrastructureError
-from evalq.workers.processes.system import signal_name
+from evalq.workers.processes.system import require_forks, signal_name
 
 _LENGTH = struct.Struct(">Q")
 _DEPTH = 2
@@ -194,6 +194,7 @@ def forked(count: int, answer: Callable[[bytes], bytes], begin: Callable[[], Non
     Each calls ``begin``, then ``answer`` with every order; an exception ends the process. There are fewer if the system
     does not allow more. Raises InfrastructureError if it allows none.
     """
+    require_forks()
     with contextlib.ExitStack() as stack:
         forks = Forks()
         # Before the first one starts, so that running ones end even if another cannot start.

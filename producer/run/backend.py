@@ -31,7 +31,7 @@ from evalq.producer.folder.own_runs import refuse_paths
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.servers import named_servers
-from evalq.workers.processes.system import usable_cpus
+from evalq.workers.processes.system import require_forks, usable_cpus
 from evalq.workers.settings import Settings
 from evalq.workers.targets.spec import is_spec
 
@@ -158,6 +158,8 @@ def _start_backend(
         seal(key_names(targets))
         default = max(CALLS_HERE, *(named.target.max_concurrency or 0 for named in targets.values()))
     settings = settings.model_copy(update={"calls": (settings.calls or min(default, CALLS_MOST)) if here else 0})
+    if not settings.broker or count or here:
+        require_forks()
     children = backend.children or Children(reporter.restarted)
     if not settings.broker:
         url = stack.enter_context(embedded_server(children))

@@ -6,13 +6,24 @@ import contextlib
 import ctypes
 import math
 import os
-import resource
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+
+from evalq.evalcore.errors import ConfigError
+
+FORKS = hasattr(os, "fork")
+"""Whether processes can be forked, which workers and their guards need; Windows cannot."""
+
+
+def require_forks() -> None:
+    """Raise ConfigError where workers cannot run."""
+    if not FORKS:
+        raise ConfigError("workers and embedded servers need Linux or macOS: use --inline here, or the WSL of Windows")
+
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -25,6 +36,8 @@ def bound_memory(beyond: int) -> None:
             # The sixth number is data and stack in pages. Since Linux 4.7 RLIMIT_DATA bounds anonymous mappings, too;
             # unlike RLIMIT_AS it leaves address space alone that is reserved and not used.
             data = int(stream.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        import resource  # here: Windows has neither
+
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = data + beyond
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -64,7 +77,8 @@ def _note_parent() -> None:
     _forked_by[:] = _forking
 
 
-os.register_at_fork(before=_note_forker, after_in_child=_note_parent)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_note_forker, after_in_child=_note_parent)
 
 
 # -- starting and ending ---------------------------------------------------------------------------
@@ -123,7 +137,8 @@ def _after_in_child() -> None:
     _waited.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
 
 
 # -- CPUs that this process may use: by scheduler and control groups -------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def test_the_demo_names_commands_that_can_be_copied(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("evalq.producer.commands.demo._evaluate", lambda _, out, *__: [out / "verification"])
     told = CliRunner().invoke(cli, ["demo", "--out", "my demo", "--only", "verification", "--records", "3"]).stdout
-    assert "  evalq status 'my demo/verification'" in told.splitlines()
+    assert re.search(r"evalq report 'my demo/verification' -o rows\.csv$", told, re.MULTILINE)
+    assert re.search(r"evalq view 'my demo'$", told, re.MULTILINE)
 
 
 def test_the_demo_replaces_no_run_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
