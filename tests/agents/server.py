@@ -26,10 +26,11 @@ from tests.agents.hostile import hostile
 class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
-    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order. While ``ready`` is false,
-    calls are taken and none is answered, and so while it is ``halted`` or has answered ``most`` calls (0: any number),
-    which can be said from outside; while it is ``dead``, each request's connection is cut: ``cut`` counts them. Where
-    it ``judges``, it gives verdicts on the answers in its prompts.
+    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order, ``chat`` all messages.
+    While ``ready`` is false, calls are taken and none is answered, and so while it is ``halted`` or has answered
+    ``most`` calls (0: any number), which can be said from outside; while it is ``dead``, each request's connection is
+    cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the answers in its prompts. With ``faults`` it
+    fails as often as `_FAULTS` says.
     """
 
     def __init__(self) -> None:
@@ -43,8 +44,11 @@ class Agent:
         self.dead: Callable[[], bool] = lambda: False
         self.cut = 0
         self.answer: Callable[[str], str] | None = None
+        self.chat: Callable[[list[str]], str] | None = None
         self.embed: Callable[[str], list[float]] = letters
         self.retry_after = ""
+        self.faults: random.Random | None = None
+        self.faulty: Counter[str] = Counter()
         self.requests: list[dict[str, Any]] = []
         self.log: list[tuple[float, int]] = []
         self.calls: Counter[str] = Counter()
@@ -94,6 +98,9 @@ class Agent:
         if self.quota and self.calls.total() >= self.quota:
             self.log.append((time.time(), 402))
             return await _reply(writer, 402, {"error": {"message": "insufficient quota"}})
+        if self.faults is not None and (fault := _fault(self.faults)):
+            self.faulty[fault] += 1
+            return await _fail(fault, writer)
         prompt = data["messages"][-1]["content"] if isinstance(data, dict) and "messages" in data else ""
         if path.endswith("/embeddings"):
             prompt = data["input"]
@@ -115,6 +122,9 @@ class Agent:
             answer = prompt.partition("<<<ANSWER-")[2].partition("<<<END-")[0]
             verdict = {"marker": marker_in(prompt), "pass": judged_well(answer)}
             return await _reply(writer, 200, completion(json.dumps(verdict)))
+        if self.chat is not None:
+            said = completion(self.chat([str(message["content"]) for message in data["messages"]]))
+            return await _reply(writer, 200, {**said, "model": data["model"], "created": int(time.time())})
         if self.answer is not None:
             return await _reply(writer, 200, completion(self.answer(prompt)))
         return await _reply(
@@ -151,6 +161,29 @@ class Agent:
         if kind == "leak":  # a server that repeats what it was sent, key and all
             return await _reply(writer, order.get("status", 200), completion(json.dumps(headers)))
         return await _reply(writer, 200, completion(**{key: order[key] for key in _SAID if key in order}))
+
+
+_FAULTS = {"429": 0.08, "500": 0.03, "html": 0.01, "cut": 0.01}
+"""Shares of the requests that a busy provider behind a proxy refuses, fails, or answers with a page or half a reply."""
+
+
+def _fault(chosen: random.Random) -> str:
+    at = chosen.random()
+    for fault, share in _FAULTS.items():
+        if at < share:
+            return fault
+        at -= share
+    return ""
+
+
+async def _fail(fault: str, writer: asyncio.StreamWriter) -> bool:
+    if fault == "429":
+        return await _reply(writer, 429, {"error": {"message": "slow down"}}, {"retry-after": "1"})
+    if fault == "500":
+        return await _reply(writer, 500, {"error": {"message": "internal"}})
+    if fault == "html":
+        return await _reply(writer, 200, "<html><body>One moment</body></html>", {"content-type": "text/html"})
+    return await _reply(writer, 200, json.dumps(completion("The parcel"))[:60])
 
 
 _SAID = ("content", "finish_reason", "refusal", "tokens")
@@ -239,8 +272,8 @@ def embedding(vector: list[float], tokens: int) -> dict[str, Any]:
 
 async def _reply(writer: asyncio.StreamWriter, status: int, value: Any, headers: dict[str, str] | None = None) -> bool:
     body = value.encode() if isinstance(value, str) else json.dumps(value).encode()
-    lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}", "content-type: application/json"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    given = {"content-length": str(len(body)), "content-type": "application/json", **(headers or {})}
+    lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in given.items())]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
     await writer.drain()
     return True

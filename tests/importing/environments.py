@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 NODE = "22.23.3"
@@ -56,8 +57,8 @@ def promptfoo_command(config: Path, results: Path, state: Path) -> tuple[list[st
 
 
 def inspect_python() -> Path:
-    """A Python that has Inspect."""
-    return _venv(f"inspect-{INSPECT}", f"inspect-ai=={INSPECT}")
+    """A Python that has Inspect, and what it calls servers with."""
+    return _venv(f"inspect-{INSPECT}", f"inspect-ai=={INSPECT}", f"openai=={version('openai')}")
 
 
 def lm_eval_python() -> Path:

@@ -6,6 +6,7 @@ a message (`evalcore.trust`).
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,8 @@ FORMS = ("openai:MODEL", "ollama:MODEL", "http://HOST/PATH", "python:MODULE:FUNC
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY"}
 """The one variable of the environment that a provider's key is read from."""
 _URLS = {"openai": "https://api.openai.com/v1", "ollama": "http://127.0.0.1:11434/v1"}
+_OLLAMA_PORTS = {"": 11434, "http": 80, "https": 443}
+_EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a server listens on, and where it is found
 _SPEC = re.compile(r"(?:openai|ollama|python|command):(?!//)|https?://")
 _LINE = "\n"
 _JOINED = "\nin:"
@@ -82,7 +85,43 @@ def _entry(spec: str) -> dict[str, Any]:
             raise UsageError(f"--target {spec!r}: not a command line: {error}") from None
         return {"kind": "command", "argv": argv}
     key = {"api_key_env": KEY_VARIABLES[kind]} if kind in KEY_VARIABLES else {}
-    return {"kind": "openai", "base_url": _URLS[kind], "model": rest, **key}
+    return {"kind": "openai", "base_url": base_url(kind), "model": rest, **key}
+
+
+def base_url(kind: str) -> str:
+    """Where the server of ``openai`` or ``ollama`` is: its usual address, unless the environment names another.
+
+    The variables are those that the provider's own SDK and command read. Raises UsageError for one without an address.
+    """
+    if kind == "openai":
+        variable, given, read = "OPENAI_BASE_URL", os.environ.get("OPENAI_BASE_URL", ""), _checked_url
+    else:
+        variable, given, read = "OLLAMA_HOST", os.environ.get("OLLAMA_HOST", ""), _ollama_url
+    try:
+        return read(given.strip()) if given.strip() else _URLS[kind]
+    except ValueError as error:
+        raise UsageError(f"{variable}={given!r}: not an address ({error}); set it to one, or unset it") from None
+
+
+def _checked_url(given: str) -> str:
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it has to begin with http:// or https://, and to name a host")
+    _ = parts.port  # raises ValueError
+    return given.rstrip("/")
+
+
+def _ollama_url(given: str) -> str:
+    """As Ollama reads it: a host, with a port, a scheme and a path where they are not the usual ones."""
+    scheme, mark, rest = given.rpartition("://")
+    parts = urlsplit(f"{scheme if mark else 'http'}://{rest}")
+    host = parts.hostname or "127.0.0.1"
+    host = _EVERY_ADDRESS.get(host, host)
+    port = parts.port or _OLLAMA_PORTS.get(scheme, 0)
+    if not port:
+        raise ValueError("its scheme is neither http nor https")
+    named = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{named}:{port}{parts.path.rstrip('/')}/v1"
 
 
 def _name_of(spec: str) -> str:

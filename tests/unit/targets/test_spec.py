@@ -10,10 +10,11 @@ import pytest
 
 from evalq.evalcore.errors import UsageError
 from evalq.workers.targets import load_targets
-from evalq.workers.targets.spec import FORMS, is_spec, join
+from evalq.workers.targets.spec import FORMS, base_url, is_spec, join
 from tests.agents.server import running_agent
 from tests.integration.harness import evalq, info
 
+URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "ollama": "OLLAMA_HOST"}
 CASES = {"cases": [{"id": "a", "input": "hello", "checks": [{"contains": "hello"}]}]}
 
 
@@ -30,12 +31,54 @@ CASES = {"cases": [{"id": "a", "input": "hello", "checks": [{"contains": "hello"
         ("command:python3 'my agent.py'", "python3-my", "command", "python3"),
     ],
 )
-def test_each_form_is_a_target(spec: str, name: str, kind: str, address: str) -> None:
+def test_each_form_is_a_target(spec: str, name: str, kind: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in URL_VARIABLES.values():
+        monkeypatch.delenv(variable, raising=False)
     assert is_spec(spec)
     targets, names = join([spec])
     assert names == {spec: name}
     target = load_targets(targets)[name].target
     assert (target.kind, target.address()) == (kind, address)  # type: ignore[attr-defined]  # every kind has one
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "found"),
+    [
+        ("openai", " ", "https://api.openai.com/v1"),
+        ("openai", "http://127.0.0.1:9/v1/", "http://127.0.0.1:9/v1"),
+        ("ollama", "", "http://127.0.0.1:11434/v1"),
+        ("ollama", "0.0.0.0", "http://127.0.0.1:11434/v1"),  # noqa: S104 - what its server listens on
+        ("ollama", ":4000", "http://127.0.0.1:4000/v1"),
+        ("ollama", "[::]:4000", "http://[::1]:4000/v1"),
+        ("ollama", "gpu.lan", "http://gpu.lan:11434/v1"),
+        ("ollama", "https://gpu.lan/models/", "https://gpu.lan:443/models/v1"),
+    ],
+)
+def test_the_environment_says_where_a_provider_is(
+    kind: str, given: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLES[kind], given)
+    assert base_url(kind) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("openai", "127.0.0.1:9"),
+        ("openai", "ftp://host/v1"),
+        ("openai", "http://"),
+        ("openai", "http://host:port/v1"),
+        ("ollama", "host:port"),
+        ("ollama", "ftp://host"),
+        ("ollama", "http://[::1"),
+    ],
+)
+def test_an_address_of_the_environment_that_is_none_is_named(
+    kind: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLES[kind], given)
+    with pytest.raises(UsageError, match=URL_VARIABLES[kind]):
+        base_url(kind)
 
 
 @pytest.mark.parametrize(
