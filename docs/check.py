@@ -17,7 +17,9 @@ import click
 from evalq.producer.cli import cli
 
 TOP = Path(__file__).parent.parent
-PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("deploy/**/*.md")])
+PAGES = sorted(
+    [*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("deploy/**/*.md"), *TOP.glob("examples/**/*.md")]
+)
 FOLDERS = ("evalq", "evalcore", "workers", "producer", "tests", "deploy", "grafana", "docs")
 PACKAGES = ("evalcore", "workers", "producer", "grafana")
 

@@ -1,0 +1,2 @@
+set -eu
+python compare.py

@@ -1,0 +1,2 @@
+set -eu
+evalq planagent results.csv --lang ko

@@ -1,0 +1,2 @@
+set -eu
+evalq score polite.py outputs.jsonl
