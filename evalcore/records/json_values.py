@@ -1,4 +1,8 @@
-"""JSON that others wrote: objects read strictly, values found by path or within text, and lines of records."""
+"""Read JSON from untrusted sources: strict objects, values at a path or inside text, and lines of records.
+
+Nesting is limited here and not by the interpreter's stack, whose depth differs between processes. Keys that an object
+has twice are found, although decoders accept them silently.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +22,28 @@ from evalq.evalcore.records.batch import Batch
 T = TypeVar("T")
 
 MAX_DEPTH = 100
-"""How deep objects and lists may nest: far from where a decoder would give up, which depends on its caller's depth."""
+"""The deepest nesting of objects and lists in a record, far below the depth at which a decoder fails."""
 _TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
 _LONG = 1 << 16
 _SHOWN = 60
 
 
 class RecordFault(ValueError):
-    """A record is broken; the message gives the path of the fault and what is wrong there."""
+    """A record is invalid; the message has the path of the fault and the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
-        # A key with half a surrogate pair would make the message itself impossible to write down.
+        # A key with half a surrogate pair could not be encoded, so the message could not be written.
         super().__init__(f"{path.encode('utf-8', 'replace').decode()}: {reason}")
 
 
 def read_object(line: bytes) -> dict[str, Any]:
-    """The object in ``line``.
+    """The JSON object in ``line``.
 
-    Raises RecordFault: not UTF-8, not JSON, no object, a key twice, nested too deeply, half a surrogate pair.
+    Raises RecordFault if ``line`` is not UTF-8, not JSON or not an object, has a key twice or half a surrogate pair, or
+    nests deeper than MAX_DEPTH.
     """
     value = _decoded(line)
-    # In a long line looking at the few values is faster than looking for a reason to do so.
+    # For a long line, checking its few values is faster than counting its brackets.
     if len(line) > _LONG or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
         _refuse_depth(value)
     if not isinstance(value, dict):
@@ -56,17 +61,17 @@ def _decoded(line: bytes) -> Any:
     try:
         return _DECODER.decode(text)
     except (_Repeated, RecursionError, ValueError) as error:
-        # Before all else: how deep a decoder gets depends on its caller, and the reason must not.
+        # Check the depth first: where a decoder fails depends on its caller's stack, and the reason must not.
         if deeper_than(MAX_DEPTH, line):
             raise RecordFault("$", _TOO_DEEP) from None
         raise _fault(text, error) from None
 
 
 def _fault(text: str, error: Exception) -> RecordFault:
-    """What is wrong with ``text``, which could not be decoded because of ``error``."""
+    """The fault of ``text``, whose decoding raised ``error``."""
     try:
         if isinstance(error, _Repeated):
-            # The rest of the line may be worse than a key that occurs twice.
+            # The decoder stopped at the repeated key; the rest of the line may not even be JSON.
             return RecordFault(_repeated_key(_PAIRS_DECODER.decode(text)), "the key occurs twice")
     except ValueError as worse:
         error = worse
@@ -76,7 +81,10 @@ def _fault(text: str, error: Exception) -> RecordFault:
 
 
 def deeper_than(limit: int, data: bytes) -> bool:
-    """Whether objects and lists nest more than ``limit`` deep in ``data``, JSON or not; those in strings don't."""
+    """Whether objects and lists in ``data`` nest deeper than ``limit``. Brackets in strings do not count.
+
+    ``data`` need not be valid JSON.
+    """
     if data.count(b"[") + data.count(b"{") <= limit:
         return False
     depth = 0
@@ -88,11 +96,11 @@ def deeper_than(limit: int, data: bytes) -> bool:
 
 
 def typed(value: Any, kind: type[T]) -> T:
-    """``value`` as ``kind``, which msgspec can name. Raises RecordFault with the path of what does not fit."""
+    """``value`` converted to ``kind`` by msgspec. Raises RecordFault with the path of the value that does not fit."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        # msgspec has the place of a fault in its message only.
+        # msgspec gives the path of a fault only in its message.
         message, _, path = str(error).partition(" - at `")
         path = path.rstrip("`") or "$"
         if missing := message.partition("missing required field `")[2]:
@@ -105,7 +113,7 @@ class _Repeated(Exception):
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object of which nothing was dropped."""
+    """A JSON object as its list of pairs, repeated keys included."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -121,7 +129,7 @@ def _no_constant(name: str) -> NoReturn:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 _PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant)
-# Possessive, so that a quote that is never closed is not tried at every length.
+# Possessive: an unclosed quote must not cause backtracking.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -145,17 +153,17 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield at, inner
         if isinstance(inner, dict | _Pairs):
             items = inner.items() if isinstance(inner, dict) else inner
-            # From behind, as the last one in is the first one out: faults are found in the order of the text.
-            waiting += [(f"{at}.{key[:_SHOWN]}", held) for key, held in reversed(list(items))]
+            # A stack, filled in reverse, so that faults are found in the order of the text.
+            waiting += [(f"{at}.{key[:_SHOWN]}", member) for key, member in reversed(list(items))]
         elif isinstance(inner, list):
-            waiting += [(f"{at}[{index}]", held) for index, held in reversed(list(enumerate(inner)))]
+            waiting += [(f"{at}[{index}]", item) for index, item in reversed(list(enumerate(inner)))]
 
 
 def _refuse_depth(value: Any) -> None:
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
-        holders = (list(held.values()) if isinstance(held, dict) else held for held in level)
-        level = [inner for holder in holders for inner in holder if isinstance(inner, dict | list)]
+        contents = (list(each.values()) if isinstance(each, dict) else each for each in level)
+        level = [inner for values in contents for inner in values if isinstance(inner, dict | list)]
     if level:
         raise RecordFault("$", _TOO_DEEP)
 
@@ -172,18 +180,16 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-# Lines that anyone may have written: what cannot be read is said, never raised by surprise. Nesting is bounded here
-# and not by the interpreter's stack, which differs between processes; a key that an object gives twice, which decoders
-# pass over in silence, is found.
+# Answers of agents: any JSON value, with every failure reported as Malformed.
 
 MAX_ANSWER_DEPTH = 200
-"""Objects and lists inside one another; no agent's answer needs more."""
+"""The deepest nesting of objects and lists in an answer."""
 
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 
 
 class Malformed(ValueError):
-    """A line that is no JSON; the message says why and where."""
+    """The data is not JSON; the message says why and where."""
 
 
 def decode(data: bytes) -> Any:
@@ -205,20 +211,20 @@ def _reason(data: bytes, error: Exception) -> str:
 
 
 class _Object(dict[str, Any]):
-    """An object as it was written, with the keys it gives more than once."""
+    """A decoded object, and the keys that its text repeats."""
 
     repeated: tuple[str, ...] = ()
 
 
 def repeated_keys(data: bytes, value: Any) -> list[str]:
-    """Paths of keys given more than once in ``data``, which decoded to ``value``; in the order of their objects."""
-    # Every key is one `":`, and a repeated one is lost in decoding. Strings may hold that text too, on both
-    # sides alike, unless written with escapes or spaces: then only the slow way can tell.
+    """The paths of keys that an object in ``data`` repeats, in the order of the objects. ``data`` decodes to ``value``."""
+    # Fast check: each key adds one `":`, and decoding loses repeated keys, so the re-encoded value has fewer. A string
+    # can contain `":` too, but then on both sides. Escapes and spaces before a colon need the full check below.
     plain = b"\\u00" not in data and _SPACED_COLON.search(data) is None
     if plain and data.count(b'":') == msgspec.json.encode(value).count(b'":'):
         return []
-    # Only keys matter here, and a number of thousands of digits would take long to become one, or be refused.
-    root = json.loads(data, object_pairs_hook=_kept, parse_int=len, parse_float=len)
+    # Numbers are not converted: only keys matter, and one of thousands of digits is slow to convert, or refused.
+    root = json.loads(data, object_pairs_hook=_with_repeated, parse_int=len, parse_float=len)
     found, stack = [], [("", root)]
     while stack:
         path, node = stack.pop()
@@ -230,7 +236,7 @@ def repeated_keys(data: bytes, value: Any) -> list[str]:
     return found
 
 
-def _kept(pairs: list[tuple[str, Any]]) -> _Object:
+def _with_repeated(pairs: list[tuple[str, Any]]) -> _Object:
     made = _Object(pairs)
     if len(made) < len(pairs):
         seen: dict[str, int] = {}
@@ -240,20 +246,20 @@ def _kept(pairs: list[tuple[str, Any]]) -> _Object:
     return made
 
 
-# An answer is JSON alone, JSON in a fenced block, or a fault that leaves the text as it came.
+# An answer's JSON: the whole text, or one fenced block in it.
 
-# CommonMark 0.31, section 4.5: three backticks or tildes or more; behind backticks none stands in the same line.
+# CommonMark 0.31, section 4.5: at least three backticks or tildes; after backticks, the line has no further backtick.
 _FENCE = re.compile(r"(?P<mark>`{3,}(?!.*`)|~{3,})(?P<info>[ \t]*\{?\.?(?P<kind>\w*).*)", re.DOTALL)
 
 
 class NoJson(ValueError):
-    """The text holds no JSON, or more than one; the message says which."""
+    """A text has no JSON value, or several; the message says which."""
 
 
 def extract(text: str) -> Any:
-    """The JSON that ``text`` is, or the one JSON block fenced in it. Raises NoJson.
+    """The JSON value of ``text``, or of the one fenced JSON block in it. Raises NoJson.
 
-    A bare value in prose is not looked for: which brace begins the answer would be a guess.
+    evalq does not search prose for a bare value: it would have to guess at which brace the answer begins.
     """
     return _found(text)[1]
 
@@ -273,7 +279,7 @@ def _found(text: str) -> tuple[str, Any]:
         fault = error
     found: list[tuple[str, Any]] = []
     for kind, block in _fenced(text):
-        # By the other names, too, though JSON alone is read: comments in it are then told as the fault.
+        # Blocks named JSONC or JSON5 are tried as JSON, so that the reported fault is, say, their comments.
         if kind.lower() in ("", "json", "jsonc", "json5"):
             try:
                 found.append((block.strip(), _decode(block)))
@@ -287,15 +293,16 @@ def _found(text: str) -> tuple[str, Any]:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, str]]:
-    """(what the fence says it holds, text) of each fenced block, in one pass over the lines: whoever writes a million
-    fences that never close must not be looked through a million times.
+    """(language name, text) of each fenced block, in one pass over the lines.
+
+    One pass, because a hostile text may have a million fences that never close.
     """
     kind, mark, begun, at = None, "", 0, 0
     for line in text.split("\n"):
         following = at + len(line) + 1
         fence = _FENCE.fullmatch(line.strip(" \t\r"))
         if fence and kind is None:
-            # A title or attributes may stand behind the word: ```json title="a", ```{.json}, ```json:a.json.
+            # The language name may have attributes or a title: ```json title="a", ```{.json}, ```json:a.json.
             kind, mark, begun = fence["kind"], fence["mark"], following
         elif fence and not fence["info"] and fence["mark"].startswith(mark):
             yield str(kind), text[begun:at]
@@ -304,7 +311,7 @@ def _fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _decode(text: str) -> Any:
-    # Half a surrogate is for the decoder to refuse, as any other text that is no JSON.
+    # surrogatepass: the decoder below reports half a surrogate pair, like any other invalid JSON.
     data = text.encode(errors="surrogatepass")
     if deeper_than(MAX_ANSWER_DEPTH, data):
         raise NoJson(f"nested deeper than {MAX_ANSWER_DEPTH} levels")
@@ -318,11 +325,14 @@ _STEP = re.compile(r"(?:\.|\A)(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>
 
 
 class NothingThere(LookupError):
-    """Nothing is at a path; the message says how far it leads."""
+    """A path leads to nothing; the message has the part of the path that is missing."""
 
 
 def parse_path(path: str) -> tuple[str | int, ...]:
-    """The steps of a path such as ``$.choices[0].message.content``; "" or ``$`` is the whole. Raises ValueError."""
+    """The steps (keys and indexes) of a path such as ``$.choices[0].message.content``; "" or ``$`` is the root.
+
+    Raises ValueError for text that is not such a path.
+    """
     rest = path.removeprefix("$").removeprefix(".")
     if rest.startswith("."):
         raise ValueError("not a path: '..' is not understood; write it like choices[0].message.content")
@@ -339,7 +349,7 @@ def parse_path(path: str) -> tuple[str | int, ...]:
 
 
 def find_at(value: Any, steps: tuple[str | int, ...], what: str = "the reply") -> Any:
-    """What is at the path in ``value``, which messages call ``what``. Raises NothingThere."""
+    """The value at the path ``steps`` in ``value``, which messages call ``what``. Raises NothingThere."""
     for number, step in enumerate(steps):
         listed = isinstance(step, int) and isinstance(value, list) and step < len(value)
         if listed or (isinstance(step, str) and isinstance(value, dict) and step in value):
@@ -350,15 +360,15 @@ def find_at(value: Any, steps: tuple[str | int, ...], what: str = "the reply") -
     return value
 
 
-# What a line of recorded outputs says of a sweep that stopped early: its key ``stop``.
-# ``{"rule": "when-decided", "of": 100}``: the case was to be called a hundred times, or until its verdict, drawn
-# from the confidence sequence, was collapsed or diverse.
+# The key ``stop`` in a line of recorded outputs, from a sweep that may stop a case early.
+# ``{"rule": "when-decided", "of": 100}``: at most a hundred calls were planned for the case, fewer if it had a verdict
+# (collapsed or diverse) before.
 
 _MOST_CALLS = 2**53
 
 
 def stop_of(record: dict[str, Any]) -> tuple[int, str]:
-    """The calls planned, 0 where the line has no ``stop``; and what is wrong with it, by key."""
+    """(planned calls, fault) by the record's ``stop``. Calls are 0 without one; the fault is "" if it is valid."""
     if "stop" not in record:
         return 0, ""
     stop = record["stop"]
@@ -378,9 +388,9 @@ R = TypeVar("R")
 
 
 class Line(msgspec.Struct, Generic[R]):
-    """One line: ``where`` as "<source>:<line>", the record's own ``id`` or its line's ``number``, and the record.
+    """One line of a batch: ``where`` as "<source>:<line>", the record's ``id`` or else its line number, and the record.
 
-    A broken line has no record, and a ``reason`` that begins with the path of what is wrong in it.
+    For an invalid line ``record`` is None, and ``reason`` begins with the path of the fault.
     """
 
     where: str
@@ -390,18 +400,18 @@ class Line(msgspec.Struct, Generic[R]):
     number: int = 0
 
     def head(self, status: str) -> dict[str, Any]:
-        """How its line in records.jsonl begins."""
+        """The first keys of this record's line in records.jsonl."""
         return {"record": self.where, "id": self.id, "status": status}
 
     def broken(self) -> bytes:
-        """The line in records.jsonl of a record that could not be read."""
+        """The line in records.jsonl for an invalid record."""
         return msgspec.json.encode({**self.head("error"), "reason": self.reason})
 
 
 def read_lines(batch: Batch, read: Callable[[dict[str, Any]], R], tally: Tally) -> Iterator[Line[R]]:
-    """Every line of ``batch`` that is not blank; ``read`` makes an object a record, or raises RecordFault.
+    """Every non-blank line of ``batch``; ``read`` turns an object into a record, or raises RecordFault.
 
-    Broken lines are counted in ``tally`` and listed among its faults.
+    Invalid lines are counted as errors in ``tally``, which also lists their faults.
     """
     for number, data in batch.lines():
         where, given = batch.where(number), None
@@ -416,7 +426,7 @@ def read_lines(batch: Batch, read: Callable[[dict[str, Any]], R], tally: Tally) 
 
 
 def line_ids(batch: Batch) -> Iterator[str]:
-    """The `Line.id` of every line, whatever else is in it."""
+    """The `Line.id` of every line, invalid ones included."""
     for number, data in batch.lines():
         given = None
         with contextlib.suppress(RecordFault):
@@ -426,5 +436,5 @@ def line_ids(batch: Batch) -> Iterator[str]:
 
 def _id(given: Mapping[str, Any] | None, number: int) -> str:
     own = None if given is None else given.get("id")
-    # A bool is an int to Python, and no id to anybody.
+    # Python counts a bool as an int, but it is not an id.
     return str(own) if isinstance(own, str | int) and not isinstance(own, bool) else str(number)

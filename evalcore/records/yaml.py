@@ -1,10 +1,10 @@
-"""YAML 1.2 as its core schema reads it (YAML 1.2.2, section 10.3), and YAML that readers of 1.1 and 1.2 read alike.
+"""Read YAML by the core schema of YAML 1.2 (YAML 1.2.2, section 10.3), and write YAML that 1.1 and 1.2 read equally.
 
-Only these words are no text: ``true`` and ``false``, ``null`` and ``~`` and nothing, numbers such as ``12``, ``0x1f``,
-``0o17``, ``1e3`` and ``.inf``. So ``yes``, ``on``, ``12:30`` and ``2026-01-31`` are texts, and ``0123`` is 123. One
-thing goes beyond the core schema, as suites use it: a key ``<<`` merges mappings.
+Plain scalars are texts except ``true`` and ``false``, ``null``, ``~`` and the empty scalar, and numbers such as ``12``,
+``0x1f``, ``0o17``, ``1e3`` and ``.inf``. So ``yes``, ``on``, ``12:30`` and ``2026-01-31`` are texts, and ``0123`` is
+123. One extension of the core schema: the key ``<<`` merges mappings, because suites use it.
 
-A document means about as much as it looks like: a few lines of aliases must not stand for gigabytes of values.
+The size of a document is limited after its aliases are expanded: a few lines must not stand for gigabytes of values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yaml.resolver import Resolver
 from evalq.evalcore.naming import shorten
 
 _MAX_WRITTEN_OUT = 32 << 20
-"""What a document may weigh once its aliases are written out: a character counts 1, a value VALUE_WEIGHT."""
+"""The largest size of a document with its aliases expanded: each character counts 1, each value _VALUE_WEIGHT."""
 _VALUE_WEIGHT = 32
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
@@ -41,21 +41,21 @@ Rules = dict[str, list[tuple[str, re.Pattern[str]]]]
 
 
 def load(text: str) -> Any:
-    """The one document in ``text``, plain data only, no key of a mapping twice, however it is written.
+    """The one document in ``text`` as plain data.
 
-    Raises yaml.YAMLError, RecursionError, ValueError.
+    Raises yaml.YAMLError (also for a key that a mapping repeats, in any spelling), RecursionError or ValueError.
     """
     return _read(text, lambda loader: loader.get_single_data())
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """The nodes of the one document in ``text``, which have their lines. Raises what `load` raises."""
+    """The root node of the one document in ``text``; nodes have line numbers. Raises what `load` raises."""
     node: yaml.Node | None = _read(text, lambda loader: loader.get_single_node())
     return node
 
 
 def _line_in(node: yaml.Node | None, key: Sequence[str | int]) -> int:
-    """The line (1-based) of ``key`` from ``node`` on, a document's root; of as much of it as is there."""
+    """The line (1-based) of the path ``key`` below ``node``; of its longest part that exists."""
     line = node.start_mark.line + 1 if node is not None else 1
     for part in key:
         found = None
@@ -70,7 +70,7 @@ def _line_in(node: yaml.Node | None, key: Sequence[str | int]) -> int:
 
 
 def _read(text: str, get: Callable[[Any], Any]) -> Any:
-    """Through libyaml at a third of the time; what it refuses is read, or refused, as PyYAML's own Python does it."""
+    """Read by libyaml, in a third of the time. If that fails, PyYAML's own parser decides and words the error."""
     if _Fast is not None:
         try:
             return _with(_Fast, text, get)
@@ -80,15 +80,15 @@ def _read(text: str, get: Callable[[Any], Any]) -> Any:
 
 
 def _with(loader: Callable[[str], Any], text: str, get: Callable[[Any], Any]) -> Any:
-    opened = loader(text)
+    document = loader(text)
     try:
-        return get(opened)
+        return get(document)
     finally:
-        opened.dispose()
+        document.dispose()
 
 
 class _Core(Composer, SafeConstructor, Resolver):
-    """What becomes of a document's events: the core schema, and a look at what is composed before it is constructed."""
+    """Composer and constructor for the core schema; a document's size and keys are checked before construction."""
 
     yaml_implicit_resolvers: ClassVar[Rules] = {}  # type: ignore[misc]  # the stubs have it for one of an instance
     yaml_constructors: ClassVar[dict[str | None, Any]] = {
@@ -97,15 +97,15 @@ class _Core(Composer, SafeConstructor, Resolver):
     }
 
     def get_single_node(self) -> yaml.Node | None:
-        """The document's root. Raises ComposerError for one that is too much once its aliases are written out."""
+        """The document's root. Raises ComposerError if the document is too large with its aliases expanded."""
         root: yaml.Node | None = super().get_single_node()
         if root is not None:
-            # Before anything is constructed: merge keys already copy while they construct.
+            # Before construction, which already copies mappings for merge keys.
             _Measure(self.construct_object).of(root)
         return root
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        """A scalar whose escapes of two halves of a surrogate pair, as JSON has them, are one character."""
+        """A scalar in which two escapes of a surrogate pair, as JSON writes them, become one character."""
         node: yaml.ScalarNode = super().compose_scalar_node(anchor)
         if _SURROGATE.search(node.value):
             node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -116,10 +116,10 @@ class _Core(Composer, SafeConstructor, Resolver):
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
 
     def _float(self, node: yaml.ScalarNode) -> float | str:
-        # "!!float 1" is a float; Python's words for what is no number have no dot.
+        # "!!float 1" is a float. Python spells infinity and NaN without YAML's dot.
         text = self._matching(node, "float", "int")
         value = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-        # As js-yaml has it: a number that no float can hold is as it was written, and not infinite.
+        # A number beyond a float's range stays the text that was written, instead of becoming infinite.
         return text if math.isinf(value) and "inf" not in text.lower() else value
 
     def _bool(self, node: yaml.ScalarNode) -> bool:
@@ -142,7 +142,7 @@ def _add(rules: Rules, kind: str, rule: str, first: Iterable[str]) -> None:
 for _kind, _rule, _first in _CORE:
     _add(_Core.yaml_implicit_resolvers, _kind, _rule, _first)
 _Core.yaml_constructors |= {_TAG + "int": _Core._int, _TAG + "float": _Core._float, _TAG + "bool": _Core._bool}
-# Where it is no key, it merges nothing.
+# "<<" as a value is a text.
 _Core.yaml_constructors[_MERGE] = SafeConstructor.construct_yaml_str
 
 
@@ -151,19 +151,19 @@ class _Plain(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser, _Core
         yaml.reader.Reader.__init__(self, text)
         yaml.scanner.Scanner.__init__(self)
         yaml.parser.Parser.__init__(self)
-        _started(self)
+        _init_core(self)
 
 
-def _started(loader: _Core) -> None:
+def _init_core(loader: _Core) -> None:
     Composer.__init__(loader)
     SafeConstructor.__init__(loader)
     Resolver.__init__(loader)
 
 
 def _fast() -> Callable[[str], Any] | None:
-    """PyYAML's composer over libyaml's events; None without libyaml.
+    """A loader with libyaml's parser and PyYAML's composer in Python; None without libyaml.
 
-    Its own composer is compiled, and ends the process where a document nests a hundred thousand levels deep.
+    PyYAML's compiled composer would crash the process on a document that nests a hundred thousand levels deep.
     """
     if not yaml.__with_libyaml__:
         return None
@@ -172,7 +172,7 @@ def _fast() -> Callable[[str], Any] | None:
     class Fast(_Core, CParser):
         def __init__(self, text: str) -> None:
             CParser.__init__(self, text)
-            _started(self)
+            _init_core(self)
 
     return Fast
 
@@ -181,14 +181,14 @@ _Fast = _fast()
 
 
 class _Measure:
-    """The size of nodes with their aliases written out; each is looked at once."""
+    """Measures nodes with their aliases expanded; visits each node once."""
 
     def __init__(self, construct: Callable[[yaml.Node], Any]) -> None:
         self._construct = construct
         self._sizes: dict[int, int] = {}
 
     def of(self, node: yaml.Node) -> int:
-        """What ``node`` weighs."""
+        """The size of ``node``: 1 per character, _VALUE_WEIGHT per value. Raises ComposerError if it is too large."""
         known = self._sizes.get(id(node))
         if known is not None:
             if not known:
@@ -209,16 +209,16 @@ class _Measure:
 
 
 def _check_keys(node: yaml.MappingNode, construct: Callable[[yaml.Node], Any]) -> None:
-    """Raise ComposerError for a key that occurs twice: the value that stands first would be dropped in silence."""
+    """Raise ComposerError for a repeated key, whose first value would be lost silently."""
     seen: dict[Hashable, str] = {}
     for key, _ in node.value:
-        # A merge key is none of the mapping's own: each brings in what it names, and hides nothing.
+        # Several merge keys are fine: each adds the mappings that it names.
         if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
             continue
-        # By what it means, too, as the mapping will have it: "True" and "true" are one key, and so are 1, 0x1 and 1.0.
-        meant = construct(key)
-        # What can be no key at all is told where the mapping is made.
-        for name in ((key.tag, key.value), *([meant] if isinstance(meant, Hashable) else [])):
+        # Compare values as well as spellings: "True" and "true" are one key, and so are 1, 0x1 and 1.0.
+        value = construct(key)
+        # The constructor of the mapping refuses keys that are not hashable.
+        for name in ((key.tag, key.value), *([value] if isinstance(value, Hashable) else [])):
             if name in seen:
                 first = "" if seen[name] == key.value else f", first as {seen[name]!r}"
                 raise _fault(f"the key {key.value!r} occurs twice{first}", key)
@@ -230,10 +230,10 @@ def _fault(reason: str, node: yaml.Node) -> yaml.YAMLError:
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes what readers of YAML 1.1 and of 1.2 read alike: a text that one of them takes for more is in quotes."""
+    """Writes YAML that readers of 1.1 and 1.2 read equally: it quotes a text that either reads as another type."""
 
 
-# Those that PyYAML knows are of 1.1. Its own list lacks y and n, and js-yaml 4 reads underscores and signs its own way.
+# PyYAML's rules are those of YAML 1.1 without y and n. js-yaml 4 accepts underscores and signs in further places.
 for _kind, _rule, _first in (
     *((kind, rule, first) for kind, rule, first in _CORE if kind not in ("merge", "null")),
     ("bool", r"[yYnN]", "yYnN"),
@@ -254,18 +254,18 @@ def _fast_dumper() -> Any:
 
 
 FastDumper = _fast_dumper()
-"""The same through libyaml; None without it."""
+"""`Dumper` through libyaml, which is faster; None without it."""
 
 
-# Documents that people write in YAML or JSON: one reader for each, faults with their lines, and the lines of keys.
-# A name that ends in .json is read as JSON (RFC 8259), all others as YAML 1.2's core schema.
+# Documents that people write, in YAML or JSON: values, faults with line numbers, and the line of a key.
+# A file whose name ends in .json is read as JSON (RFC 8259), every other file as YAML 1.2.
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]|\n|[^\s\[\]{},:"]+')
 _MEMBER = re.compile(r"[ \t\r\n]*:")
 
 
 class DocumentFault(ValueError):
-    """A document cannot be read: ``line`` (1-based, None where it is not known) and ``reason`` say where and why."""
+    """A document cannot be read; ``line`` (1-based, None if unknown) and ``reason`` say where and why."""
 
     def __init__(self, line: int | None, reason: str) -> None:
         super().__init__(f"line {line}: {reason}" if line else reason)
@@ -273,11 +273,10 @@ class DocumentFault(ValueError):
 
 
 def read_document(text: str, name: str) -> Any:
-    """The value in ``text``, the content of the file ``name``; no key of an object twice.
+    """The value of the document ``text``; the file's ``name`` decides between JSON and YAML.
 
-    Texts may have half of a surrogate pair, which escapes can write: what cannot keep it refuses it.
-
-    Raises DocumentFault.
+    Escapes can write half of a surrogate pair, which the result may contain; callers that cannot store it must check.
+    Raises DocumentFault, also for a repeated key.
     """
     try:
         return _read_json(text) if _is_json(name) else load(text)
@@ -296,9 +295,9 @@ def read_document(text: str, name: str) -> Any:
 
 
 class KeyLines:
-    """On which lines the keys of a document stand; the document is looked through once.
+    """The lines of a document's keys; the document is parsed once.
 
-    Raises DocumentFault where it cannot be read.
+    Raises DocumentFault if it cannot be read.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -313,10 +312,10 @@ class KeyLines:
             raise DocumentFault(None, str(error)) from None
 
     def line(self, key: Sequence[str | int]) -> int:
-        """The line (1-based) on which ``key`` stands, from the top; of as much of it as is there."""
+        """The line (1-based) of ``key``, a path from the root; of its longest part that exists."""
         if self._root is not None:
             return _line_in(self._root, key)
-        # From the longest part down.
+        # Try the whole path first, then shorter parts.
         parts = (self._places.get(tuple(key[:end])) for end in range(len(key), 0, -1))
         return next(filter(None, parts), 1)
 
@@ -349,7 +348,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _places(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
-    """(keys from the top, line) of every member and item in ``text``, which is JSON."""
+    """(path from the root, line) of every member and item in the JSON ``text``."""
     line, begins = 1, False
     path: list[Any] = []
     inside: list[str] = []

@@ -1,7 +1,7 @@
-"""Searching text in time linear in its length, whatever the pattern and whatever the text.
+"""Regular expressions searched in time linear in the text's length, for any pattern and any text.
 
-`Scanner` takes several patterns of Python's `re` and gives first matches and counts with `re`'s meaning on str,
-offsets in characters. Patterns that no linear search can run are refused with a reason (`PatternRefused`).
+`Scanner` compiles several patterns and gives their first matches and counts, as Python's `re` does on str. Offsets are
+in characters. It raises `PatternRefused`, with the reason, for a pattern that has no linear-time search.
 """
 
 from evalq.evalcore.scan.nodes import PatternRefused

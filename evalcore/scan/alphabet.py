@@ -1,9 +1,9 @@
-"""A text in as few kinds of characters as its patterns can tell apart, one byte a character.
+"""Encode a text as one byte per character, so that a byte-wise engine can search it.
 
-The patterns' sets of characters cut Unicode into blocks whose members no pattern distinguishes. Each block is
-a byte, so a text becomes bytes of its own length in characters: offsets need no conversion, case and the
-classes of Python's `re` are settled by the table, and a byte-wise engine is exact on any script. Where a
-pattern asks for word boundaries, blocks of word characters get the bytes that are word characters in ASCII.
+The character sets of the patterns divide Unicode into equivalence classes: no pattern distinguishes two members of a
+class. Each class gets one byte. An encoded text therefore has as many bytes as the text has characters, and offsets
+need no conversion. The table also settles case and the classes of Python's `re`, so RE2 is exact on any script. For
+patterns with word boundaries, classes of word characters get bytes that are word characters in ASCII.
 """
 
 from __future__ import annotations
@@ -39,39 +39,39 @@ _PIECE = 1 << 16
 
 
 class Alphabet:
-    """The common blocks of ``sets``; ``words`` says whether word boundaries must be kept.
+    """The equivalence classes of ``sets``, each with its byte; ``words`` keeps word boundaries exact.
 
-    Raises PatternRefused when there are more blocks than bytes.
+    Raises PatternRefused if there are more classes than bytes.
     """
 
     def __init__(self, sets: Collection[CharSet], *, words: bool) -> None:
-        told_apart = [NEWLINE, *sets, *([category("w")] if words else [])]
-        edges = {0, *(edge for chars in told_apart for pair in chars for edge in pair)} - {END}
+        distinguished = [NEWLINE, *sets, *([category("w")] if words else [])]
+        edges = {0, *(edge for chars in distinguished for pair in chars for edge in pair)} - {END}
         self._starts = np.array(sorted(edges), dtype=np.int64)
-        kinds = np.array([self._inside(chars) for chars in told_apart])
-        self._rows = dict(zip(told_apart, kinds, strict=True))
+        kinds = np.array([self._inside(chars) for chars in distinguished])
+        self._rows = dict(zip(distinguished, kinds, strict=True))
         first, block = _blocks(kinds)
         self._bytes = _assign(kinds[:, first], words=words)[block]
         self._ascii = self._bytes[np.searchsorted(self._starts, np.arange(256), side="right") - 1].tobytes()
 
     @cached_property
     def _table(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """One byte for each code point (1.1 MB in all): encoding a character is one lookup."""
+        """The byte of each code point, 1.1 MB in all: encoding a character is one lookup."""
         return np.repeat(self._bytes, np.diff(np.append(self._starts, END)))
 
     def symbols(self, chars: CharSet) -> bytes:
-        """The bytes that stand for the characters in ``chars``, one of the sets the alphabet was made of."""
+        """The bytes of the characters in ``chars``, which is one of the sets given to the constructor."""
         return bytes(sorted(set(self._bytes[self._rows[chars]].tobytes())))
 
     def ascii(self, symbol: int) -> bytes:
-        """The ASCII characters that ``symbol`` stands for."""
+        """The ASCII characters that are encoded as ``symbol``."""
         return bytes(byte for byte in range(128) if self._ascii[byte] == symbol)
 
     def encode(self, text: str) -> bytes:
-        """``text``, a byte a character."""
+        """``text`` as one byte per character."""
         if text.isascii():
             return text.encode("ascii").translate(self._ascii)
-        # Piece by piece, because mostly plain text stays fast and the wide copies stay in the cache.
+        # In pieces: pieces of plain ASCII take the fast path, and the 4-byte copies of others fit the CPU's cache.
         return b"".join([self._piece(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE)])
 
     def _piece(self, text: str) -> bytes:
@@ -82,14 +82,14 @@ class Alphabet:
         return symbols
 
     def _inside(self, chars: CharSet) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """For each stretch between edges, whether it lies in ``chars``."""
+        """For each range between two edges, whether it is in ``chars``."""
         flips = np.array([edge for pair in chars for edge in pair], dtype=np.int64)
         return (np.searchsorted(flips, self._starts, side="right") & 1).astype(np.bool_)
 
 
 def _blocks(kinds: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> tuple[list[int], list[int]]:
-    """The different columns in ascending order: where each stands, and for every column which one it is."""
-    # As texts of bytes: numpy sorts whole columns a hundred times as slowly, for every pattern anew.
+    """The distinct columns in ascending order (the first index of each), and for every column its rank among them."""
+    # Columns are compared as bytes: numpy takes a hundred times as long to sort whole columns.
     wide = -(-len(kinds) // 8)
     packed = np.ascontiguousarray(np.packbits(kinds, axis=0).T).tobytes()
     columns = [packed[at : at + wide] for at in range(0, len(packed), wide)]
@@ -102,7 +102,7 @@ def _blocks(kinds: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> tuple[lis
 def _assign(
     kinds: np.ndarray[tuple[int, int], np.dtype[np.bool_]], *, words: bool
 ) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """A byte for each block (a column of ``kinds``; its first row says newline, its last says word)."""
+    """A byte for each class. ``kinds`` has one column per class; its first row marks newline, its last word."""
     newline, word = kinds[0], kinds[-1] & words
     given = np.zeros(kinds.shape[1], dtype=np.uint8)
     given[newline] = _LINE_END
@@ -114,10 +114,10 @@ def _assign(
     return given
 
 
-# Trees over an alphabet: the source of a byte-wise RE2 pattern, or plain strings where that is all they are.
+# From pattern trees to byte-wise searches: the source of an RE2 pattern, or a few plain strings.
 
 MAX_STRINGS = 32
-"""A pattern that stands for more plain strings than this is left to the engine."""
+"""A pattern that matches more plain strings than this is searched by RE2."""
 
 _PLACES: dict[Place, bytes] = {
     "begin": rb"\A",
@@ -130,14 +130,14 @@ _PLACES: dict[Place, bytes] = {
 
 
 class Symbols(Protocol):
-    """An alphabet, as far as a pattern's source depends on it."""
+    """The part of an alphabet that `re2_source` needs."""
 
     def symbols(self, chars: CharSet) -> bytes:
-        """The bytes that stand for ``chars``."""
+        """The bytes of the characters in ``chars``."""
 
 
 def re2_source(node: Node, alphabet: Symbols) -> bytes:
-    """``node`` in the syntax of RE2, for bytes that ``alphabet`` encoded."""
+    """``node`` in RE2's syntax, for text encoded by ``alphabet``."""
     match node:
         case Chars(chars):
             return symbol_class(alphabet.symbols(chars))
@@ -153,16 +153,19 @@ def re2_source(node: Node, alphabet: Symbols) -> bytes:
 
 
 def symbol_class(symbols: bytes) -> bytes:
-    """The source of a pattern of any one of ``symbols``."""
+    """The RE2 source of a class that matches any one of ``symbols``."""
     if not symbols:
-        # A class that matches nothing: RE2 refuses an empty one.
+        # RE2 refuses an empty class; this one matches nothing.
         return rb"[^\x00-\xff]"
     escaped = b"".join(b"\\x%02x" % symbol for symbol in symbols)
     return escaped if len(symbols) == 1 else b"[" + escaped + b"]"
 
 
 def strings(node: Node, alphabet: Alphabet) -> tuple[bytes, ...] | None:
-    """The strings that ``node`` matches, in the order it tries them; None when they are too many or not that simple."""
+    """The strings that ``node`` matches, in the order of its preference; None if RE2 has to search for it.
+
+    That is so for more than MAX_STRINGS strings, sets of several characters, anchors and unbounded repetitions.
+    """
     match node:
         case Chars(chars):
             symbols = alphabet.symbols(chars)
@@ -186,7 +189,7 @@ def _few(found: Iterable[bytes]) -> tuple[bytes, ...] | None:
 
 
 def whole_words(node: Node) -> Node | None:
-    r"""X, where ``node`` is ``\bX\b``."""
+    r"""X if ``node`` is ``\bX\b``, else None."""
     match node:
         case Concatenation((Anchor("boundary"), *inner, Anchor("boundary"))):
             return Concatenation(tuple(inner))

@@ -1,4 +1,4 @@
-"""The three ways of searching encoded text: plain strings, whole words, and RE2 for everything else."""
+"""Three searches over encoded text: for plain strings, for whole words, and by RE2 for every other pattern."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from evalq.evalcore.scan.alphabet import WORD_BYTES, Alphabet, re2_source, strin
 from evalq.evalcore.scan.nodes import Node, PatternRefused, require_countable
 
 Span = tuple[int, int]
-"""Where a match begins and ends, in characters."""
+"""The start and the end of a match, in characters."""
 
 MAX_PROGRAM = 10_000
-"""RE2 instructions: where its automaton does not fit its memory, a search costs up to this many steps a character."""
+"""RE2 instructions of a pattern. If RE2's automaton runs out of memory, a search takes up to this many steps per
+character."""
 
 _GAP = b" "
 _GAPS = bytes(byte if byte in WORD_BYTES else _GAP[0] for byte in range(256))
 
 
 class Encoded:
-    """A text in the bytes of an alphabet, and its words one by one where they are asked for."""
+    """A text encoded by an alphabet, and its words, which are computed on first use."""
 
     __slots__ = ("_words", "data")
 
@@ -31,7 +32,7 @@ class Encoded:
 
     @property
     def words(self) -> bytes:
-        """The text's words, each with a gap of its own on both sides, so that none is hidden by its neighbour."""
+        """The text's words, each with its own separator on both sides, so that adjacent words are both found."""
         if self._words is None:
             gaps = self.data.translate(_GAPS).replace(_GAP, _GAP + _GAP)
             self._words = _GAP + gaps + _GAP
@@ -39,30 +40,33 @@ class Encoded:
 
 
 class Finder(Protocol):
-    """A pattern that can be found."""
+    """A compiled pattern that can be searched for."""
 
     def first(self, text: Encoded) -> Span | None:
-        """The leftmost match."""
+        """The leftmost match, or None."""
 
     def found(self, text: Encoded) -> bool:
         """Whether there is a match."""
 
 
 class Counter(Finder, Protocol):
-    """A pattern that can be found and counted."""
+    """A compiled pattern whose matches can also be counted."""
 
     def count(self, text: Encoded) -> int:
-        """How many matches there are, each searched for behind the one before."""
+        """The number of non-overlapping matches, from left to right."""
 
 
 class Engine:
-    """A pattern run by RE2: every single search is linear in the text."""
+    """A pattern run by RE2: each search takes time linear in the text.
+
+    Raises PatternRefused if RE2 rejects ``source``, or the pattern has more than MAX_PROGRAM instructions.
+    """
 
     def __init__(self, source: bytes) -> None:
         options = re2.Options()
-        # Bytes, one a character: the alphabet has done all that UTF-8 would be for.
+        # The encoded text has one byte per character, so RE2 must not decode UTF-8.
         options.encoding = re2.Options.Encoding.LATIN1
-        # Only whole matches are wanted; for groups RE2 has to leave its fast automaton.
+        # Only whole matches are needed. To capture groups, RE2 would have to leave its fast automaton.
         options.never_capture = True
         options.log_errors = False
         try:
@@ -71,12 +75,12 @@ class Engine:
             raise PatternRefused(f"too much to search for in linear time ({_reason(error)})") from None
         if pattern.programsize > MAX_PROGRAM:
             raise PatternRefused(f"{pattern.programsize} steps, where {MAX_PROGRAM} are allowed")
-        # The package's own search wraps this call in a generator and a match object, at three times its cost.
+        # The package's public search wraps this call in a generator and a match object, at three times the cost.
         self._match = pattern._regexp.Match
         self._anywhere = re2._Anchor.UNANCHORED
 
     def search(self, data: bytes, start: int) -> Span:
-        """The leftmost match at or behind ``start``; (-1, -1) where there is none."""
+        """The leftmost match that starts at or after ``start``; (-1, -1) if there is none."""
         span: Span = self._match(self._anywhere, data, start, len(data))[0]
         return span
 
@@ -90,7 +94,7 @@ class Engine:
         return self.search(text.data, 0)[0] >= 0
 
     def count(self, text: Encoded) -> int:
-        """How many matches there are, none of which is empty."""
+        """The number of non-overlapping matches; the pattern must not match an empty text."""
         times = at = 0
         while (span := self.search(text.data, at))[0] >= 0:
             times, at = times + 1, span[1]
@@ -98,7 +102,7 @@ class Engine:
 
 
 class Strings:
-    """Some plain strings, of which earlier ones win where two match at one place."""
+    """A search for plain strings. If two match at one position, the earlier in the list wins."""
 
     def __init__(self, wanted: tuple[bytes, ...]) -> None:
         self.wanted = wanted
@@ -107,7 +111,7 @@ class Strings:
         """The leftmost match."""
         best, end = -1, len(text.data)
         for wanted in self.wanted:
-            # Only a place before the best so far can still win, so nothing behind it is looked at.
+            # Only a match before the best one so far can still win, so the search ends there.
             limit = end if best < 0 else best + len(wanted) - 1
             at = text.data.find(wanted, 0, limit) if limit >= 0 else -1
             if at >= 0:
@@ -120,7 +124,7 @@ class Strings:
 
 
 class Words:
-    """Some whole words, all of word characters: no two can overlap."""
+    """A search for whole words that consist of word characters only, so that no two matches overlap."""
 
     def __init__(self, wanted: tuple[bytes, ...]) -> None:
         self._wanted = tuple(dict.fromkeys(wanted))
@@ -136,30 +140,30 @@ class Words:
         return any(word in text.words for word in self._apart)
 
     def count(self, text: Encoded) -> int:
-        """How many matches there are."""
+        """The number of matches."""
         return sum(map(text.words.count, self._apart))
 
 
 def _whole(data: bytes, word: bytes) -> int:
-    """Where ``word`` first stands between two word boundaries, or -1."""
+    """The first position of ``word`` between two word boundaries, or -1."""
     at = data.find(word)
     while at >= 0:
         end = at + len(word)
         if (not at or data[at - 1] not in WORD_BYTES) and (end == len(data) or data[end] not in WORD_BYTES):
             return at
-        # What begins inside this hit is preceded by a word character, and so is no word of its own.
+        # A match that begins inside this one follows a word character, so it cannot be a whole word.
         at = data.find(word, end)
     return at
 
 
 def counter(node: Node, alphabet: Alphabet) -> Counter:
-    """The fastest way to count ``node``. Raises PatternRefused when it cannot be counted in linear time."""
+    """The fastest search that can count ``node``. Raises PatternRefused if counting may take more than linear time."""
     require_countable(node)
     return _words(node, alphabet) or Engine(re2_source(node, alphabet))
 
 
 def finder(node: Node, alphabet: Alphabet) -> Finder:
-    """The fastest way to find ``node``. Raises PatternRefused when it is too large."""
+    """The fastest search for ``node``. Raises PatternRefused if the pattern is too large."""
     plain = strings(node, alphabet)
     if plain is not None:
         return Strings(plain)
@@ -179,22 +183,23 @@ def _reason(error: re2.error) -> str:
     return given.decode("latin-1") if isinstance(given, bytes) else str(given)
 
 
-# Many plain strings in one pass over a long text.
+# Search a long text for many plain strings in one pass.
 
 SWEEP_FROM = 1 << 15
-"""Texts from this length on are worth a sweep; below, looking for one string after the other is faster."""
+"""Texts of at least this many characters are searched in one pass; for shorter ones, one search per string is faster.
+"""
 MAX_SWEPT = 4096
-"""Bytes of plain strings that one automaton looks for."""
-# Automata kept in memory: a text can be written so that it asks for every subset of the strings.
-KEPT_UNIONS = 32
+"""The most bytes of plain strings in one automaton."""
+# The cache of automata is bounded: a hostile text can make the sweep need one for every subset of the strings.
+CACHED_UNIONS = 32
 
 
 class StringSweep:
-    """Some groups of plain strings in the bytes of ``alphabet``, each with its leftmost match.
+    """Finds the leftmost match of each of several groups of plain strings, which are in the bytes of ``alphabet``.
 
-    RE2 looks for any of the strings not yet found, from where the last one was; a text of ASCII it reads as it is, and
-    only what it finds is encoded. Which groups are still sought is a matter of the text, so the automata are made when
-    needed and the last few kept.
+    RE2 searches for any string of the groups not yet found, onward from the last match. It reads ASCII text without
+    encoding; only the characters at a match are encoded. The set of remaining groups depends on the text, so automata
+    are compiled on demand and cached.
     """
 
     def __init__(self, groups: Mapping[int, Strings], alphabet: Alphabet) -> None:
@@ -205,39 +210,39 @@ class StringSweep:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether there is more than one string, and not so many that the automaton grows large."""
+        """Whether there are at least two strings, none empty, and no more than fit one automaton."""
         wanted = [s for group in self._groups.values() for s in group.wanted]
         return len(wanted) > 1 and all(wanted) and sum(map(len, wanted)) <= MAX_SWEPT
 
     def firsts(self, text: str) -> dict[int, Span]:
-        """The leftmost match of each group that has one."""
+        """The leftmost match by group; groups without a match are left out."""
         found: dict[int, Span] = {}
         plain = text.isascii()
         data = text.encode("ascii") if plain else self._alphabet.encode(text)
-        sought, at = tuple(self._groups), 0
-        # On from the last match: a string that is still sought has none before it.
-        while sought and (union := self._union(sought, plain=plain)) and (at := union.search(data, at)[0]) >= 0:
+        remaining, at = tuple(self._groups), 0
+        # Go on from the last match: the strings that remain do not occur before it.
+        while remaining and (union := self._union(remaining, plain=plain)) and (at := union.search(data, at)[0]) >= 0:
             here = data[at : at + self._longest]
             symbols = self._alphabet.encode(here.decode("ascii")) if plain else here
-            for index in sought:
+            for index in remaining:
                 matched = [s for s in self._groups[index].wanted if symbols.startswith(s)]
                 if matched:
                     found[index] = (at, at + len(matched[0]))
-            sought = tuple(index for index in sought if index not in found)
+            remaining = tuple(index for index in remaining if index not in found)
         return found
 
-    def _union(self, sought: tuple[int, ...], *, plain: bool) -> Engine | None:
-        """What looks for any of the strings; None where ASCII has none of them."""
-        if (plain, sought) not in self._unions:
-            if len(self._unions) >= KEPT_UNIONS:
+    def _union(self, remaining: tuple[int, ...], *, plain: bool) -> Engine | None:
+        """The automaton for the strings of the groups in ``remaining``; None if no string can occur in ASCII text."""
+        if (plain, remaining) not in self._unions:
+            if len(self._unions) >= CACHED_UNIONS:
                 self._unions.clear()
-            wanted = [s for index in sought for s in self._groups[index].wanted]
+            wanted = [s for index in remaining for s in self._groups[index].wanted]
             sources = [self._in_ascii(s) for s in wanted] if plain else [re2.escape(s) for s in wanted]
             source = b"|".join(filter(None, sources))
-            self._unions[plain, sought] = Engine(source) if source else None
-        return self._unions[plain, sought]
+            self._unions[plain, remaining] = Engine(source) if source else None
+        return self._unions[plain, remaining]
 
     def _in_ascii(self, wanted: bytes) -> bytes | None:
-        """The source of a pattern of the ASCII texts that ``wanted`` stands for; None where there is none."""
+        """The RE2 source that matches the ASCII texts encoded as ``wanted``; None if there is no such text."""
         characters = [self._alphabet.ascii(symbol) for symbol in wanted]
         return b"".join(map(symbol_class, characters)) if all(characters) else None

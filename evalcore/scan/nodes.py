@@ -1,4 +1,7 @@
-"""Regular expressions as trees, read by Python's own parser: sets of characters, and what has no linear search."""
+"""Regular expressions as trees, parsed by Python's own parser, with sets of characters at the leaves.
+
+`parse` raises `PatternRefused` for the constructs that have no linear-time search.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ import numpy as np
 
 from evalq.evalcore.words import ignore_pattern_warnings
 
-# Sets of characters as ranges of code points: classes, categories and case folding, as Python's `re` has them.
+# Sets of characters as ranges of code points: classes, categories and case folding as in Python's `re`.
 
 CharSet = tuple[tuple[int, int], ...]
-"""Half-open ranges of code points, ascending and apart from each other."""
+"""Half-open ranges of code points, in ascending order, neither overlapping nor adjacent."""
 
 Folding = Literal["ascii", "unicode"]
-"""What ignoring case means: A-Z and a-z alone, or all that `re.IGNORECASE` takes for one letter on str."""
+"""The meaning of "ignore case": only A-Z equal a-z, or all characters that `re.IGNORECASE` treats as equal on str."""
 
 END = 0x110000
 EVERY: CharSet = ((0, END),)
@@ -30,7 +33,7 @@ _BLOCK = 256
 
 
 def _union(ranges: Iterable[tuple[int, int]]) -> CharSet:
-    """The ranges as a set: sorted, with overlapping and touching ones joined."""
+    """The ranges as a set: sorted, with overlapping and adjacent ranges merged."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if joined and low <= joined[-1][1]:
@@ -52,11 +55,11 @@ def category(letter: str) -> CharSet:
     return tuple(match.span() for match in re.finditer(rf"\{letter}+", _all_characters()))
 
 
-@lru_cache(maxsize=1024)  # a pattern has the same few letters again and again
+@lru_cache(maxsize=1024)  # a pattern repeats the same few letters
 def folded(chars: CharSet, folding: Folding) -> CharSet:
-    """``chars`` and every character that differs from one of them in case alone."""
+    """``chars`` and every character that differs from one of them only in case."""
     if folding == "unicode":
-        # Python's own engine says which characters count as equal, for all those that have a case at all.
+        # Ask Python's own engine which characters are equal; only those that have a case need testing.
         inside = "".join(f"\\U{low:08x}-\\U{high - 1:08x}" for low, high in chars)
         twins = re.findall(f"[{inside}]", _cased(), re.IGNORECASE) if chars else []
         return _union([*chars, *((ord(twin), ord(twin) + 1) for twin in twins)])
@@ -76,9 +79,9 @@ def _all_characters() -> str:
 
 @cache
 def _cased() -> str:
-    """All characters that have an upper, lower or folded form of their own."""
+    """All characters that an upper, lower or casefold conversion changes."""
     every = _all_characters()
-    # Whole blocks first: most of Unicode has no case, which spares most of a million comparisons.
+    # Whole blocks first: most of Unicode has no case, which saves most of a million comparisons.
     blocks = (every[at : at + _BLOCK] for at in range(0, END, _BLOCK))
     return "".join(
         char
@@ -90,44 +93,44 @@ def _cased() -> str:
 
 
 Place = Literal["begin", "end", "line_begin", "line_end", "boundary", "inside"]
-"""Where an anchor holds: at the text's or a line's ends, at a word boundary, or anywhere but at one."""
+"""Where an anchor matches: at the ends of the text or of a line, at a word boundary, or away from one ("inside")."""
 
 
 class PatternRefused(ValueError):
-    """A pattern cannot be searched for in linear time, or means nothing; the message says why."""
+    """A pattern is invalid or has no linear-time search; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character out of a set."""
+    """Any one character of a set."""
 
     chars: CharSet
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A place between two characters."""
+    """A position between two characters; it matches no character."""
 
     place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """One node after the other."""
+    """Several nodes in sequence."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The first of the nodes with which the whole pattern matches."""
+    """An alternation: the first option with which the whole pattern matches."""
 
     options: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """``node`` between ``least`` and ``most`` times (None: any number), as few as possible where ``lazy``."""
+    """``node`` repeated ``least`` to ``most`` times (None: no limit), as few as possible if ``lazy``."""
 
     node: Node
     least: int
@@ -152,7 +155,7 @@ def charsets(node: Node) -> set[CharSet]:
 
 
 def has_boundary(node: Node) -> bool:
-    """Whether the tree asks for word boundaries."""
+    r"""Whether the tree has an anchor at or away from word boundaries (``\b``, ``\B``)."""
     match node:
         case Anchor(place):
             return place in ("boundary", "inside")
@@ -165,7 +168,7 @@ def has_boundary(node: Node) -> bool:
 
 
 def width(node: Node) -> tuple[int, int | None]:
-    """How many characters a match has at least and at most (None: no limit)."""
+    """The least and the greatest number of characters of a match (None: no limit)."""
     match node:
         case Chars():
             return 1, 1
@@ -188,7 +191,7 @@ def _total(highs: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(highs) else None
 
 
-# Reading a regular expression of Python's `re` into a tree, and refusing what has no linear-time search.
+# Parse a regular expression of Python's `re` into a tree, and refuse constructs without a linear-time search.
 
 _REFUSED = {
     "ASSERT": "a look-ahead or look-behind",
@@ -208,9 +211,9 @@ _PLACES: dict[str, Place] = {
 
 
 def parse(source: str, flags: int = 0, folding: Folding = "unicode") -> Node:
-    """The tree of ``source`` under ``flags`` of `re`; ``folding`` is what ignoring case means.
+    """The tree of the pattern ``source`` under the ``flags`` of `re`; ``folding`` defines "ignore case".
 
-    Raises PatternRefused for what is no pattern, and for look-around, references and the like.
+    Raises PatternRefused if ``source`` is invalid, or uses look-around, references or another construct of _REFUSED.
     """
     try:
         with ignore_pattern_warnings():
@@ -225,7 +228,7 @@ def parse(source: str, flags: int = 0, folding: Folding = "unicode") -> Node:
 
 
 class _TreeBuilder:
-    """Turns the parser's (code, argument) pairs into nodes, with the flags that hold where each stands."""
+    """Turns the parser's (code, argument) pairs into nodes; inline groups can change the flags for their parts."""
 
     def __init__(self, folding: Folding) -> None:
         self._folding: Folding = folding
@@ -242,7 +245,7 @@ class _TreeBuilder:
         }
 
     def sequence(self, items: Iterable[tuple[Any, Any]], flags: int) -> Node:
-        """The node of ``items``, one after the other."""
+        """One node for all of ``items`` in sequence."""
         if flags & re.ASCII:
             raise PatternRefused("the ASCII flag, which this engine does not have")
         parts = tuple(self._node(str(code), given, flags) for code, given in items)
@@ -276,7 +279,7 @@ class _TreeBuilder:
         least, most, items = given
         inner = self.sequence(items, flags)
         endless = most == _constants.MAXREPEAT
-        # Engines differ in what such a repetition matches, and here all have to match the same.
+        # RE2 and Python's `re` differ in what such a repetition matches, so neither may run it.
         if endless and width(inner)[0] == 0:
             raise PatternRefused("an endless repetition of what can be empty")
         return Repetition(inner, int(least), None if endless else int(most), lazy)
@@ -305,19 +308,19 @@ def _anchor(code: Any, flags: int) -> Node:
 
 
 # Which patterns can be counted in linear time.
-# A single search is linear whatever the pattern. Counting is a search behind each match, and is linear only if no
-# search looks far beyond the match it finds: ``a.*?z|a`` over a row of a's looks to the end of the text from each.
+# One search is linear for every pattern. Counting starts a new search after each match. It is linear in total only if
+# no search reads far beyond the match that it finds. ``a.*?z|a`` over "aaaa..." reads to the end of the text each time.
 
 MAX_COUNTED = 512
-"""How many characters the bounded parts of a counted pattern may span."""
+"""The most characters that the bounded parts of a counted pattern may match together."""
 
 
 def require_countable(node: Node) -> None:
     """Raise PatternRefused unless matches of ``node`` can be counted in linear time.
 
-    Either a match has a greatest length, or the pattern is a row of parts that have one with a single lazy
-    repetition (``.*?`` and the like) among them. That search fails at most once between two places that the
-    repetition cannot cross: while there is an end ahead, the first start finds it.
+    That holds if the length of a match is bounded. It also holds for a concatenation of bounded parts and one lazy
+    repetition, such as ``.*?``. Between two characters that the repetition cannot cross, such a search fails at most
+    once: as long as the pattern's end occurs ahead, the first start reaches it.
     """
     if width(node)[0] == 0:
         raise PatternRefused("it can match nothing at all, and so cannot be counted")

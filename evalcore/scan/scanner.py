@@ -1,4 +1,4 @@
-"""Several patterns against one text: which occur, where each is first found, how often it occurs."""
+"""Search one text for several patterns: which occur, the first match of each, and how often each occurs."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from evalq.evalcore.scan.matchers import (
 )
 from evalq.evalcore.scan.nodes import CharSet, Folding, Node, PatternRefused, charsets, has_boundary, parse, width
 
-# Which of many patterns occur in a text of ASCII alone, in one pass over it.
+# One pass over an ASCII text that says which of many patterns occur.
 
 MAX_EACH = 160
-"""RE2 instructions of a pattern that is looked for together with others: a longer one makes all of them slow."""
+"""The most RE2 instructions of a pattern in the common automaton: a longer one makes the search slow for all."""
 MAX_TOGETHER = 4096
+"""The most RE2 instructions of all patterns in the common automaton."""
 
 
 class _Ascii:
-    """ASCII as it is: in such a text RE2's bytes, words and offsets are Python's characters."""
+    """The identity alphabet for ASCII texts, where RE2's bytes, words and offsets equal Python's characters."""
 
     def symbols(self, chars: CharSet) -> bytes:
         """The ASCII characters among ``chars``."""
@@ -41,13 +42,14 @@ class _Ascii:
 
 
 class Presence:
-    """Patterns in one automaton of RE2; ``known`` are those it can tell of."""
+    """Several patterns in one RE2 automaton. ``known`` are the indexes of the patterns that it includes."""
 
     def __init__(self, sources: Mapping[int, bytes]) -> None:
         self.known = frozenset(sources)
         self._indexes = tuple(sources)
         patterns = re2.Set.SearchSet(_options())
-        # Where its memory does not suffice, a set finds nothing and does not say so. This one is found in any text.
+        # An RE2 set that runs out of memory reports no match and no error. This empty pattern matches any text, so its
+        # absence reveals that.
         self._always = patterns.Add(b"")
         for source in sources.values():
             patterns.Add(source)
@@ -55,7 +57,7 @@ class Presence:
         self._match = patterns._set.Match
 
     def among(self, data: bytes) -> frozenset[int] | None:
-        """Those that occur in ``data``, which is ASCII; None where that took more memory than an automaton may have."""
+        """The indexes of the patterns that occur in ``data`` (ASCII); None if the automaton ran out of memory."""
         found = self._match(data)
         if not found:
             return None
@@ -64,7 +66,7 @@ class Presence:
 
 
 def presence(nodes: Mapping[int, Node]) -> Presence | None:
-    """What tells of as many of ``nodes`` as can be looked for together; None where that is less than two."""
+    """One automaton for as many of ``nodes`` as it has room for; None if that is fewer than two."""
     sources: dict[int, bytes] = {}
     left = MAX_TOGETHER
     for index, node in nodes.items():
@@ -85,9 +87,10 @@ def _options() -> re2.Options:
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """A regular expression of Python's `re` on str, to be found, or to be ``counted`` too.
+    """A regular expression of Python's `re` on str. Set ``counted`` if its matches will be counted.
 
-    ``folding`` is what ignoring case means: "ascii" (A-Z alone) or "unicode" (as `re.IGNORECASE` on str).
+    ``folding`` defines what ``ignore_case`` treats as equal: "ascii" (only A-Z and a-z) or "unicode" (as
+    `re.IGNORECASE` on str).
     """
 
     source: str
@@ -98,13 +101,16 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 class Scanner:
-    """``patterns``, compiled together. Raises PatternRefused for one that has no linear-time search."""
+    """Several patterns, compiled together. Their indexes in ``patterns`` name them in all results.
+
+    Raises PatternRefused if one of them has no linear-time search.
+    """
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         nodes = {index: _tree(pattern) for index, pattern in enumerate(patterns)}
         counted = {index for index, pattern in enumerate(patterns) if pattern.counted}
-        # Apart: where boundaries count, word characters have to share the 63 bytes that are word characters in ASCII;
-        # patterns without boundaries may use all 256 bytes.
+        # Two kinds of groups: with word boundaries, the classes of word characters must share the 63 bytes that are
+        # word characters in ASCII; patterns without boundaries may use all 256 bytes.
         kinds = [
             {index: node for index, node in nodes.items() if has_boundary(node) == words} for words in (False, True)
         ]
@@ -120,22 +126,22 @@ class Scanner:
         return presence(self._nodes)
 
     def scan(self, text: str) -> Scan:
-        """Begin to search ``text``; it is read when first asked for."""
+        """A `Scan` of ``text``, which encodes the text on first use."""
         return Scan(text, self._groups, self._place, self.known, self._seen(text))
 
     @cached_property
     def known(self) -> frozenset[int]:
-        """The patterns of which one pass over a text of ASCII tells whether they occur."""
+        """The indexes of the patterns whose presence in an ASCII text one common pass decides."""
         return self._presence.known if self._presence else frozenset()
 
     def _seen(self, text: str) -> frozenset[int] | None:
-        """Those of the `known` that occur in ``text``, where one pass tells."""
+        """The `known` patterns that occur in ``text``; None if one pass cannot decide that."""
         return self._presence.among(text.encode("ascii")) if text.isascii() and self._presence else None
 
     def firsts(self, text: str) -> list[Span | None]:
-        """For each pattern its first match in ``text``, in characters."""
+        """The first match of each pattern in ``text``, by index; spans are in characters."""
         found: list[Span | None] = [None] * self.size
-        # A long text is swept for all plain strings at once, so looking at it beforehand would be a second pass.
+        # A long text is searched for all plain strings in one pass, so a presence check would only add another pass.
         seen = self._seen(text) if len(text) < SWEEP_FROM else None
         absent = frozenset[int]() if seen is None else self.known - seen
         for group in self._groups:
@@ -146,9 +152,9 @@ class Scanner:
 
 
 class Scan:
-    """One text, encoded at most once for each group of patterns.
+    """Searches of one text, which is encoded at most once for each group of patterns.
 
-    ``seen`` are those of `Scanner.known` that occur; None where that could not be told in one pass.
+    ``seen`` are the patterns of `Scanner.known` that occur in it; None if one pass could not decide that.
     """
 
     def __init__(
@@ -167,7 +173,7 @@ class Scan:
         self._encoded: dict[int, Encoded] = {}
 
     def first(self, index: int) -> Span | None:
-        """The first match of pattern ``index``, in characters."""
+        """The first match of pattern ``index`` in characters, or None."""
         if self._absent(index):
             return None
         group, text = self._read(index)
@@ -181,7 +187,7 @@ class Scan:
         return group.finders[index].found(text)
 
     def count(self, index: int) -> int:
-        """How many non-overlapping matches of pattern ``index`` there are. KeyError when it was not to be counted."""
+        """The number of non-overlapping matches of pattern ``index``. Raises KeyError if it is not ``counted``."""
         if self._absent(index) and index in self._groups[self._place[index]].counters:
             return 0
         group, text = self._read(index)
@@ -215,7 +221,10 @@ class _Group:
         self._unswept = tuple(index for index in self.finders if index not in plain)
 
     def firsts(self, text: str, absent: Set[int]) -> Iterator[tuple[int, Span | None]]:
-        """The first match of each pattern; one that has none may be left out."""
+        """(index, first match) of the patterns; patterns without a match may be left out.
+
+        Patterns in ``absent`` are known not to occur, and are not searched for.
+        """
         one_by_one: Iterable[int] = self.finders
         if self._sweep is not None and len(text) >= SWEEP_FROM:
             yield from self._sweep.firsts(text).items()
@@ -228,7 +237,7 @@ class _Group:
 
 
 def _groups(nodes: dict[int, Node], counted: set[int], *, words: bool) -> list[_Group]:
-    """As few groups as hold ``nodes``: halved until the alphabets suffice."""
+    """Groups for ``nodes``, as few as possible: halve the patterns until each alphabet has enough bytes."""
     if not nodes:
         return []
     try:
@@ -241,7 +250,7 @@ def _groups(nodes: dict[int, Node], counted: set[int], *, words: bool) -> list[_
     return [group for half in halves for group in _groups(half, counted, words=words)]
 
 
-@lru_cache(maxsize=256)  # looked at to be refused, then again to be searched for
+@lru_cache(maxsize=256)  # params are validated first, then the same patterns are compiled
 def _tree(pattern: Pattern) -> Node:
     flags = re.IGNORECASE * pattern.ignore_case | re.DOTALL * pattern.dotall
     return parse(pattern.source, flags, pattern.folding)
@@ -249,22 +258,22 @@ def _tree(pattern: Pattern) -> Node:
 
 @lru_cache(maxsize=256)
 def require_searchable(pattern: Pattern) -> None:
-    """Raise PatternRefused when ``pattern`` has no search (or, where it is counted, no counting) in linear time."""
+    """Raise PatternRefused if ``pattern`` cannot be searched for (or, if ``counted``, be counted) in linear time."""
     Scanner([pattern])
 
 
-# Where any of several patterns match: one search behind the other, each linear in the text.
+# All matches of any of several patterns; each search is linear in the text.
 
 
 def anywhere(at: int) -> int:
-    """A match may begin at each place."""
+    """A ``begin`` for `AnyOf.spans` that allows a match to begin at every position."""
     return at
 
 
 class AnyOf:
-    """Patterns of Python's `re` on str under ``flags``, of which earlier ones win where two match at one place.
+    """An alternation of patterns of Python's `re` on str under ``flags``; at one position, the earliest pattern wins.
 
-    Raises PatternRefused where there is no linear-time search for them, or they can match nothing at all.
+    Raises PatternRefused if they have no linear-time search, or can match an empty text.
     """
 
     def __init__(self, sources: Sequence[str], flags: int = 0) -> None:
@@ -275,9 +284,9 @@ class AnyOf:
         self._engine = Engine(re2_source(node, self._alphabet))
 
     def spans(self, text: str, begin: Callable[[int], int] = anywhere) -> Iterator[Span]:
-        """The matches in ``text``, each searched for behind the one before, as `re.finditer` gives them.
+        """The non-overlapping matches in ``text`` from left to right, as `re.finditer` gives them.
 
-        ``begin`` gives the first place, from a given one on, where a match may begin.
+        ``begin(at)`` is the first position from ``at`` on where a match may begin.
         """
         data, at = self._alphabet.encode(text), 0
         while (span := self._engine.search(data, at))[0] >= 0:

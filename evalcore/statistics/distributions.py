@@ -1,7 +1,6 @@
-"""The incomplete beta function and what follows from it: binomial tails and Student's t, with the math module alone.
+"""The incomplete beta function, binomial tails and Student's t, with only the standard library.
 
-Accurate to about 1e-11 for parameters up to a hundred thousand, where the logarithms of the gamma
-function set the limit.
+Results are accurate to about 1e-11 for parameters up to 100,000; beyond, the error of `math.lgamma` dominates.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-_NEAR_ONE = 4e-16  # about two units in the last place of 1: a step this near changes nothing more
+_NEAR_ONE = 4e-16  # about two units in the last place of 1: a factor this near to 1 changes nothing more
 _NEVER_ZERO = 1e-300
 _HALVINGS = 100  # 2^-100 is 1e-30
 _THIRDS = 80  # (2/3)^80 is 1e-14
@@ -20,11 +19,11 @@ _FARTHEST = 1e12
 def beta_fraction(a: float, b: float, x: float) -> float:
     """The continued fraction F with B_x(a, b) = x^a (1-x)^b F / a, for a > 0, b >= 0 and x in [0, (a+1)/(a+b+2)].
 
-    Evaluated from the front by the modified method of Lentz (Abramowitz and Stegun 26.5.8). Beyond the
-    given x it converges slowly; the caller mirrors.
+    Evaluated by the modified method of Lentz (Abramowitz and Stegun 26.5.8). For larger x it converges slowly; callers
+    use I_x(a, b) = 1 - I_(1-x)(b, a) there.
     """
-    # Lentz's method divides by partial results, one of which may be exactly zero. (That stands in each line: to call a
-    # function for it takes as long as the sum.)
+    # Lentz's method divides by partial results, which may be exactly zero. Each line replaces a zero itself: a function
+    # call for it would take as long as the sum.
     both, ahead = a + b, 1.0
     behind = 1.0 / (1.0 - both * x / (a + 1.0) or _NEVER_ZERO)
     value = behind
@@ -52,27 +51,30 @@ def beta_cdf(a: float, b: float, x: float) -> float:
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     if x <= (a + 1.0) / (a + b + 2.0):
         return math.exp(log_front) * beta_fraction(a, b, x) / a
-    # Mirrored: beyond that x the fraction converges slowly.
+    # Use the symmetry: for this x the fraction itself converges slowly.
     return 1.0 - math.exp(log_front) * beta_fraction(b, a, 1.0 - x) / b
 
 
 def at_least(m: int, n: int, p: float) -> float:
-    """P(X >= m) for X binomial with n trials of probability p."""
+    """P(X >= m) for a binomial X with n trials and success probability p."""
     if m <= 0 or m > n:
         return 1.0 if m <= 0 else 0.0
     return beta_cdf(m, n - m + 1, p)
 
 
 def at_most(m: int, n: int, p: float) -> float:
-    """P(X <= m) for X binomial with n trials of probability p; by its own tail, so that small values are exact."""
+    """P(X <= m) for a binomial X with n trials and success probability p; small values keep their relative accuracy."""
     return at_least(n - m, n, 1.0 - p)
 
 
 def smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest x in [low, high] where ``holds`` (false, then true, and true at ``high``), to 1e-30 or a bit."""
+    """The smallest x in [low, high] for which ``holds(x)``, by bisection to 1e-30 or adjacent doubles.
+
+    ``holds`` must be monotone, false before true, and true at ``high``.
+    """
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        # No double is left between the two.
+        # low and high are adjacent doubles.
         if middle in (low, high):
             break
         if holds(middle):
@@ -83,12 +85,12 @@ def smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def lowest(exponent: Callable[[float], float], step: float) -> float:
-    """The least value of a convex function over t >= 0, about; ``step`` is a t to begin with, above 0.
+    """Approximately the minimum of a convex function over t >= 0; ``step`` > 0 is a first t.
 
-    For bounds that hold at every t: one that is not quite the least still bounds.
+    Meant for bounds that hold at every t, where a value slightly above the minimum is still a bound.
     """
     top = step
-    # It is convex: once doubling falls no more, the least lies below the doubled one.
+    # By convexity: once doubling t lowers the value no more, the minimum is below the doubled t.
     while exponent(2 * top) < exponent(top) and top < _FARTHEST:
         top *= 2
     low, high = 0.0, 2 * top
@@ -103,8 +105,8 @@ def lowest(exponent: Callable[[float], float], step: float) -> float:
 
 @lru_cache(maxsize=4096)
 def student_t(freedom: float, alpha: float) -> float:
-    """The t that a Student variable of ``freedom`` > 0 degrees exceeds with probability ``alpha`` < 1/2."""
-    # Solved in y = t^2 / (freedom + t^2), which is small, and so exact, where freedom is large.
+    """The upper ``alpha``-quantile, ``alpha`` < 1/2, of Student's t with ``freedom`` > 0 degrees of freedom."""
+    # Solve for y = t^2 / (freedom + t^2): it is small, and therefore accurate, for large freedom.
     inside = 1.0 - 2.0 * alpha
     y = smallest(lambda y: beta_cdf(0.5, freedom / 2.0, y) >= inside, 0.0, 1.0)
     return math.sqrt(freedom * y / (1.0 - y))

@@ -1,4 +1,4 @@
-"""Rates of passes: of one case by its repeats, and of many cases, each of which is a cluster of its repeats."""
+"""Pass rates and their intervals: of one case over its repeats, and of many cases as clusters of repeats."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import NamedTuple
 from evalq.evalcore.statistics.distributions import beta_cdf, smallest, student_t
 
 ALPHA = 0.025
-"""The error allowed on either side of an interval of 95 %."""
+"""The error probability on each side of a 95 % interval."""
 
 _ROUNDING = 1e-12
-"""Rates of up to a million answers that differ, differ by more."""
+"""Two different rates over at most a million answers differ by more than this."""
 
 
 class Interval(NamedTuple):
-    """Where a rate lies."""
+    """The bounds of a rate, both within [0, 1]."""
 
     low: float
     high: float
 
 
 class Rate(NamedTuple):
-    """One case's share: ``value`` over ``answers`` answers, and what it counts for."""
+    """The pass rate of one case: ``value`` in [0, 1] over ``answers`` answers, and the case's weight in a mean."""
 
     value: float
     answers: int
@@ -33,12 +33,12 @@ class Rate(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def exact_interval(passed: float, answers: float, alpha: float = ALPHA) -> Interval:
-    """Bounds of the chance of a pass by Clopper and Pearson (1934), each wrong with probability ``alpha`` at most.
+    """Clopper and Pearson's (1934) bounds of a pass probability, each wrong with a probability of at most ``alpha``.
 
-    Numbers that are not whole are taken as they are: an effective number of answers seldom is.
+    ``passed`` and ``answers`` may be fractional, because effective sample sizes are.
     """
     low, high = 0.0, 1.0
-    # No failure at all leaves the upper bound at 1, no pass the lower one at 0: there is nothing to solve for.
+    # Without a pass the lower bound is 0, without a failure the upper bound is 1; neither needs solving.
     if passed > 0:
         low = smallest(lambda p: beta_cdf(passed, answers - passed + 1, p) >= alpha, 0.0, passed / answers)
     if passed < answers:
@@ -48,9 +48,9 @@ def exact_interval(passed: float, answers: float, alpha: float = ALPHA) -> Inter
 
 @lru_cache(maxsize=65536)
 def pass_at_k(passed: int, answers: int, k: int) -> float | None:
-    """The unbiased estimate that one of ``k`` answers passes, 1 - C(n-c, k) / C(n, k) (Chen et al. 2021).
+    """pass@k: the unbiased estimate of P(at least one of ``k`` answers passes), 1 - C(n-c, k) / C(n, k).
 
-    None for fewer answers than k.
+    Here c is ``passed`` and n is ``answers`` (Chen et al. 2021). None for fewer than ``k`` answers.
     """
     none = pass_hat_k(answers - passed, answers, k)
     return None if none is None else 1.0 - none
@@ -58,39 +58,42 @@ def pass_at_k(passed: int, answers: int, k: int) -> float | None:
 
 @lru_cache(maxsize=65536)
 def pass_hat_k(passed: int, answers: int, k: int) -> float | None:
-    """The unbiased estimate that all of ``k`` answers pass, C(c, k) / C(n, k) (Yao et al. 2024); None as above."""
+    """pass^k: the unbiased estimate of P(all of ``k`` answers pass), C(c, k) / C(n, k) (Yao et al. 2024).
+
+    Here c is ``passed`` and n is ``answers``. None for fewer than ``k`` answers.
+    """
     if answers < k:
         return None
-    # Without replacement: all k are passes.
+    # The probability that k answers drawn without replacement all pass.
     return math.prod(max(0, passed - at) / (answers - at) for at in range(k))
 
 
 def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
-    """Where the mean over cases like these lies; None where none has a weight.
+    """The interval of the mean pass rate over cases like these, which are clusters of answers; None without weights.
 
-    Cases are clusters of their answers. The hull of two: Korn and Graubard's interval (1998), which is Clopper and
-    Pearson's for as many answers as the spread between cases is worth; and Student's over the cases with one more that
-    fails at the lower end, or passes at the upper, since a rare case of another kind may not be among these. Where the
-    cases do not differ, nothing is known of their spread, and each counts as one answer.
-    A single case stands for itself.
+    The result is the hull of two intervals. One is Korn and Graubard's (1998): Clopper and Pearson's for the effective
+    number of answers, by the variance between cases. The other is Student's over the cases and one more, which fails at
+    the lower end and passes at the upper; it allows for a rare kind of case that is not among these. If all cases have
+    one rate, their variance is unknown, and each counts as one answer. For a single case, the interval is about that
+    case alone.
     """
     counted = [rate for rate in rates if rate.weight > 0]
     if not counted:
         return None
     whole = math.fsum(rate.weight for rate in counted)
     mean = min(1.0, max(0.0, math.fsum(rate.weight * rate.value for rate in counted) / whole))
-    # By weight: where one case has nearly all of it, there is hardly more than one.
+    # The effective number of cases (Kish): near 1 if one case has nearly all of the weight.
     heads = whole * whole / math.fsum(rate.weight * rate.weight for rate in counted)
     if len(counted) == 1:
-        # Of other cases it says nothing: this is where its own rate lies.
+        # One case says nothing about others: this interval is about its own rate.
         return exact_interval(mean * counted[0].answers, counted[0].answers, alpha)
     spread = math.fsum((rate.weight * (rate.value - mean)) ** 2 for rate in counted)
     variance = len(counted) / (len(counted) - 1) * spread / (whole * whole)
-    # Also where they are one rate but for rounding, of which a mean by unequal weights has some.
+    # Compare with a tolerance: a mean by unequal weights is rounded.
     alike = max(rate.value for rate in counted) - min(rate.value for rate in counted) < _ROUNDING
     if alike or variance <= 0.0:
         return exact_interval(mean * heads, heads, alpha)
-    # As many degrees of freedom as cases of one weight would have: where few have most of it, few say how they differ.
+    # The degrees of freedom of as many cases of equal weight: if few cases have most of it, few show the variance.
     freedom = max(1.0, heads - 1.0)
     t = student_t(freedom, alpha)
     effective = _effective(sum(rate.answers for rate in counted), freedom, mean, variance, alpha)
@@ -103,8 +106,8 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
 
 
 def _effective(answers: int, freedom: float, mean: float, variance: float, alpha: float) -> float:
-    """As how many independent answers the mean counts."""
-    # Never more than there are: cases that differ less than chance has it add no answers.
+    """The effective number of answers: how many independent ones would determine the mean as well."""
+    # At most the actual number: cases that differ less than by chance add no answers.
     worth = min(float(answers), mean * (1.0 - mean) / variance)
     ratio = student_t(answers - 1, alpha) / student_t(freedom, alpha) if answers - 1 > freedom else 1.0
     return max(1.0, worth * ratio * ratio)

@@ -137,7 +137,7 @@ def test_a_long_text_that_is_mostly_plain_is_one_text() -> None:
 
 def test_a_sweep_keeps_few_automata(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts that end in every combination of signals make one automaton each, and only the last few are kept."""
-    monkeypatch.setattr("evalq.evalcore.scan.matchers.KEPT_UNIONS", 3)
+    monkeypatch.setattr("evalq.evalcore.scan.matchers.CACHED_UNIONS", 3)
     sources = ["one", "two", "three", "four", "five"]
     scanner = Scanner([Pattern(source) for source in sources])
     for order in itertools.permutations(sources, 3):
