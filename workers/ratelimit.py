@@ -1,9 +1,10 @@
-"""Pacing: one rate limit and one number of calls at once for each target, shared by the whole fleet in Redis.
+"""Pacing of live calls: one rate limit and one concurrency limit per target, shared by the whole fleet in Redis.
 
-A process asks for many calls in one round trip and is told when each may start, a fraction of a second ahead at most;
-the waiting is asyncio's. Nobody has to know a server's limit: the rate steps back when calls are refused, at most once
-a round trip, returns quickly to most of what was good and probes on from there. Only the server's clock counts.
-`workers/ledger/lua/ratelimit/pace.lua` is the exchange; a pool's state lies under two keys in Redis, which expire.
+A process asks for many calls in one round trip. The reply says when each may start, a fraction of a second ahead at
+most; the process waits by asyncio. Nobody has to configure a server's limit. The rate steps back when the server
+refuses calls, at most once per round trip. It returns quickly to most of the last good rate, then probes higher rates.
+Only the clock of the Redis server counts. `workers/ledger/lua/ratelimit/pace.lua` is the exchange. A pool is the state
+of one target; it is stored under two keys in Redis, which expire.
 """
 
 from __future__ import annotations
@@ -24,44 +25,46 @@ from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
 from evalq.workers.processes.identity import unique_name
 
 LIFE_SECONDS = 3600.0
-"""How long a pool that nobody asks is remembered, with the rate that was found."""
+"""How long an unused pool stays in Redis, with the rate that it had reached."""
 
 
 class PacePolicy(msgspec.Struct, frozen=True):
-    """How the rate follows what the server bears; all times in seconds, rates in calls a second.
+    """How the rate adapts to the server. Times are in seconds, rates in calls per second.
 
-    The numbers come from simulations and from sweeps by real processes: docs/decisions/0008-pacing-live-calls.md.
+    The defaults come from simulations and from sweeps by real processes: docs/decisions/0008-pacing-live-calls.md.
     """
 
     factor: float = 0.8
-    """What is left of the last good rate after a refusal."""
+    """After a refusal, the rate is this fraction of the last good rate."""
     return_to: float = 0.9
     return_seconds: float = 1.0
-    """Back to ``return_to`` of the last good rate within so long."""
+    """The rate returns to ``return_to`` of the last good rate within this time."""
     probe_calls: float = 280.0
     probe_least_seconds: float = 2.0
     probe_most_seconds: float = 10.0
-    """From there, ever flatter, to all of it: as long as so many calls take for each that the last probe had refused,
-    between these bounds. A probe costs a refusal or a few; so it is calls that keep the refused share below 1 %."""
+    """Then it rises more and more slowly to the last good rate. This takes as long as ``probe_calls`` calls for each
+    refusal of the last probe, within the two bounds. A probe costs a few refusals; measuring its time in calls keeps
+    the refused share below 1 %."""
     leap_seconds: float = 2.5
-    """After it, ever steeper: twice the rate after so long."""
+    """Beyond the last good rate, it rises more and more steeply: it doubles after this time."""
     passing_seconds: float = 1.0
     margin: float = 1.05
-    """Of a refused rate, ``margin`` times what passed in about so long was good, and ``factor`` of it at least."""
+    """After a refusal, the good rate is ``margin`` times the calls served in about ``passing_seconds``, and at least
+    ``factor`` of the refused rate."""
     start_per_second: float = 20.0
-    """The first rate, where none is configured; it doubles each round trip until the first refusal."""
+    """The first rate if none is configured; it doubles each round trip until the first refusal."""
     least_per_second: float = 1 / 60
     window: int = 5
-    """Refusals in a row, at least this many and a second's worth, that make the pool wait as Retry-After says."""
+    """After this many refusals in a row, and at least one second's worth, the pool waits as Retry-After says."""
     longest_hold_seconds: float = 300.0
     horizon_seconds: float = 0.2
     """How far ahead starts are granted."""
     poll_seconds: float = 0.05
-    """How often a holder asks that waits for others' calls to end."""
+    """How often a process asks again while it waits for the calls of others to end."""
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
-    """What a target's file says of its pool; 0 is no limit. What the last process that asked has counts."""
+    """The limits of a pool from the targets file; 0 means no limit. The last process that asked sets them for all."""
 
     requests_per_minute: float = 0.0
     tokens_per_minute: float = 0.0
@@ -70,7 +73,11 @@ class PoolLimits(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, kw_only=True):
-    """What a process reports and asks for in one exchange; `workers/ledger/lua/ratelimit/pace.lua` reads it."""
+    """A process's request in one exchange: outcomes of calls, and how many calls it wants to start.
+
+    `workers/ledger/lua/ratelimit/pace.lua` reads it, so the field names are wire words. ``told`` is the number of calls
+    with a known number of tokens, ``tokens`` is their sum, and ``uncharged`` is that minus the tokens charged already.
+    """
 
     holder: str
     policy: PacePolicy
@@ -83,7 +90,7 @@ class Ask(msgspec.Struct, kw_only=True):
     wanted: int = 0
     served: int = 0
     served_at: int = 0
-    """When the newest of the served calls was granted."""
+    """When the newest of the served calls was granted, in the server's microseconds."""
     told: int = 0
     tokens: int = 0
     uncharged: float = 0.0
@@ -92,7 +99,7 @@ class Ask(msgspec.Struct, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A call that may start now; ``at`` (the server's microseconds) and ``charged`` tokens go back with its outcome."""
+    """A call that may start now. Its outcome reports ``at`` (the server's microseconds) and ``charged`` tokens back."""
 
     at: int
     charged: float
@@ -103,7 +110,7 @@ _LEAST_PAUSE = 0.01
 
 
 class _Outcomes:
-    """What became of calls since the last exchange."""
+    """The outcomes of calls since the last exchange; the fields are those of `Ask`."""
 
     def __init__(self) -> None:
         self.served = self.served_at = self.told = self.tokens = 0
@@ -112,10 +119,11 @@ class _Outcomes:
 
 
 class RateLimiter:
-    """One process's part in the pool of one target; used inside ``async with``.
+    """One process's client of the pool of one target; use it inside ``async with``.
 
-    `acquire` waits for a call's turn, `settle` reports how it went. A process that is killed gives its calls back when
-    its lease ends, ``lease_seconds`` later. A lost server is waited for ``patience_seconds``.
+    `acquire` waits until a call may start, and `settle` reports its outcome. If the process is killed, its calls return
+    to the pool when its lease ends, after ``lease_seconds``. If the server is lost, calls wait up to
+    ``patience_seconds`` for it.
     """
 
     def __init__(
@@ -152,7 +160,7 @@ class RateLimiter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Let nobody wait any more, and report the last outcomes."""
+        """Cancel all waiting calls, and report the last outcomes."""
         self._closed = True
         self._wake.set()
         if self._task is not None:
@@ -160,13 +168,13 @@ class RateLimiter:
         self._fail(asyncio.CancelledError())
 
     async def acquire(self) -> Grant:
-        """Wait until a call may start. Raises BrokerUnreachable when the server is lost for too long."""
-        # No waiting for the next who come: one exchange that succeeds lets calls through again.
+        """Wait until a call may start. Raises BrokerUnreachable if the server is lost for too long."""
+        # Fail new calls at once while the server is lost. The next successful exchange lets calls through again.
         if self._lost:
             raise BrokerUnreachable(self._lost)
         turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        if self._wanted == 1:  # else the next exchange is due already
+        if self._wanted == 1:  # otherwise an exchange is already scheduled
             self._wake.set()
         try:
             return await turn
@@ -187,7 +195,12 @@ class RateLimiter:
         spent: bool = False,
         tokens: int | None = None,
     ) -> None:
-        """A granted call has ended: ``served`` or ``refused`` for its rate; ``spent``: by its reply nothing remains."""
+        """Report the end of a granted call.
+
+        ``served``: it counts for the good rate. ``refused``: the server rejected it for its rate, and
+        ``retry_after_seconds`` is the wait that it asked for. ``spent``: the reply says that the quota is used up.
+        ``tokens`` is the number that the call used, None if unknown.
+        """
         self._in_flight -= 1
         if refused:
             self._outcomes.refusals.append((grant.at, -1.0 if retry_after_seconds is None else retry_after_seconds))
@@ -201,18 +214,18 @@ class RateLimiter:
             self._outcomes.tokens += tokens
             self._outcomes.uncharged += tokens - grant.charged
         if self._crowded and self._wanted > 0:
-            # Only room was missing, and now there is some: ask at once.
+            # Only the concurrency limit held calls back, and one has just ended: ask at once.
             self._ask_at = 0.0
         if refused or spent or self._crowded:
             self._wake.set()
 
     @property
     def _wanted(self) -> int:
-        """Calls that wait and have no start yet."""
+        """The number of waiting calls without a granted start."""
         return len(self._waiting) - self._promised
 
     async def _attend(self) -> None:
-        """Exchange whenever somebody waits, a call was refused or the lease wants prolonging, until closed."""
+        """Until closed, exchange when a call waits, a call was refused, or the lease needs renewing."""
         loop = asyncio.get_running_loop()
         lost_at: float | None = None
         while not self._closed:
@@ -231,15 +244,15 @@ class RateLimiter:
             await self._once()
 
     async def _rest(self) -> None:
-        """Until the next exchange is due, and _LEAST_PAUSE at least."""
+        """Wait until the next exchange is due, at least _LEAST_PAUSE."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        # A third of the lease: one exchange may be lost before the places of these calls are given to other processes.
+        # Renew after a third of the lease, so that one lost exchange does not give these calls' slots to others.
         renewal = began + self._lease / 3
         while not self._closed:
             due = min(self._ask_at, renewal) if self._wanted > 0 else renewal
             if self._outcomes.refusals:
-                # A refusal is reported at once: until then every process keeps calling at the rate that was too high.
+                # Report a refusal at once: until then, every process keeps calling at the rate that was too high.
                 due = began
             left = max(due, began + _LEAST_PAUSE) - loop.time()
             if left <= 0:
@@ -250,13 +263,13 @@ class RateLimiter:
             self._wake.clear()
 
     async def _once(self) -> None:
-        # Taken out before the exchange: what ends while it is under way belongs to the next one.
+        # Take the outcomes out before the exchange: calls that end during it belong to the next one.
         outcomes, self._outcomes = self._outcomes, _Outcomes()
         ask = self._asking(outcomes)
         data = msgspec.json.encode(ask)
         loop = asyncio.get_running_loop()
         try:
-            # The Redis client blocks; in a thread it does not hold up the calls in flight.
+            # The Redis client blocks, so it runs in a thread and does not delay the calls in flight.
             answer = await asyncio.to_thread(self._exchange, self._keys, [int(LIFE_SECONDS * 1000), data])
         except BaseException:
             self._take_back(outcomes)
@@ -271,14 +284,14 @@ class RateLimiter:
             loop.call_later(int(start) / 1000, self._start, grant)
 
     def _start(self, grant: Grant) -> None:
-        """A granted start has come: whoever waits longest has it."""
+        """Give a granted start, whose time has come, to the call that waits longest."""
         self._promised -= 1
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(grant)
                 return
-        # Nobody waits any more: with the next exchange its place is free for another process.
+        # No call waits any more; the next exchange frees the slot for other processes.
         self._in_flight -= 1
 
     def _asking(self, outcomes: _Outcomes) -> Ask:
@@ -298,7 +311,7 @@ class RateLimiter:
         )
 
     def _take_back(self, outcomes: _Outcomes) -> None:
-        """Report them with the next exchange; reported twice, they do little harm."""
+        """Keep the outcomes of a failed exchange for the next one. If both arrive, counting twice does little harm."""
         self._outcomes.served += outcomes.served
         self._outcomes.served_at = max(self._outcomes.served_at, outcomes.served_at)
         self._outcomes.told += outcomes.told

@@ -217,7 +217,7 @@ class _Object(dict[str, Any]):
 
 
 def repeated_keys(data: bytes, value: Any) -> list[str]:
-    """The paths of keys that an object in ``data`` repeats, in the order of the objects. ``data`` decodes to ``value``."""
+    """The paths of keys that an object in ``data`` repeats, in the order of objects. ``data`` decodes to ``value``."""
     # Fast check: each key adds one `":`, and decoding loses repeated keys, so the re-encoded value has fewer. A string
     # can contain `":` too, but then on both sides. Escapes and spaces before a colon need the full check below.
     plain = b"\\u00" not in data and _SPACED_COLON.search(data) is None

@@ -1,4 +1,4 @@
-"""Charts and rows: what report.html draws, and how records become its table."""
+"""The parts of report.html that an evaluator declares: its summary, its charts, and the rows of its table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ State = Literal["good", "doubtful", "bad", "none"]
 
 _TILES = 8
 _HAIR = 1e-9
-"""By so much a mean of floats may miss the end of a scale."""
+"""The tolerance for means of floats at the ends of a scale."""
 _WORDS: Mapping[Unit, str] = {"seconds": " s", "bits": " bits"}
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """A number of the summary, in words already: ``note`` stands below it, such as its interval."""
+    """A number of the summary, formatted as text; ``note`` is shown below it, for example its interval."""
 
     label: str
     value: str
@@ -29,7 +29,7 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a reader learns first: a headline of few words, a sentence below it, and a handful of numbers."""
+    """The top of a report: a headline of a few words, a sentence below it, and up to eight numbers."""
 
     headline: str
     sentence: str = ""
@@ -38,9 +38,9 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A row of a chart, or with ``part`` a piece of one: rows of the same label are stacked.
+    """A row of a chart. In a stacked chart it is one ``part`` of a row: marks with the same label are stacked.
 
-    ``low`` and ``high`` are the ends of an interval around ``value``; ``note`` is shown beside the number.
+    ``low`` and ``high`` are the bounds of an interval around ``value``; ``note`` is shown beside the number.
     """
 
     label: str
@@ -59,9 +59,9 @@ def _no_line(report: Mapping[str, Json]) -> float | None:
 class Chart(msgspec.Struct, frozen=True):
     """One chart. ``kind``: bars (from zero), dots (a value in its interval) or stacked (parts of a whole).
 
-    ``marks`` reads the rows from report.json's content; a chart without any is left out. ``label`` says what a row is.
-    ``range`` is where values lie, where that is known beforehand; ``line`` is a limit to draw across all rows.
-    ``caption`` is a sentence: what is shown, and what an interval means.
+    ``marks`` makes the rows from report.json's content; a chart without rows is left out. ``label`` names what a row
+    is, such as "Check". ``range`` is the range of all possible values, if there is one. ``line`` gives a limit to draw
+    across all rows, or None. ``caption`` is a sentence that says what the chart shows and what its interval means.
     """
 
     title: str
@@ -75,7 +75,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def chart_faults(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[str]:
-    """What is wrong with an evaluator's charts over a report of its own, a sentence each; nothing when all is well."""
+    """The faults of an evaluator's charts for one of its reports, one sentence each; empty if there are none."""
     titles: set[str] = set()
     for chart in charts:
         if not (chart.title and chart.caption and chart.label):
@@ -101,13 +101,13 @@ def _mark_faults(chart: Chart, mark: Mark) -> Iterator[str]:
 
 
 def highest_first(counts: Mapping[str, int]) -> Iterator[Mark]:
-    """A row for each count, the highest first, and equal ones by name."""
+    """A mark for each count, the highest first, equal counts by name."""
     for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield Mark(name, count)
 
 
 def number(value: float | None, unit: Unit) -> str:
-    """A value as people read it."""
+    """A value as text: shares as percent with one decimal, counts with separators, others with three digits."""
     if value is None:
         return "–"
     if unit == "share":
@@ -118,17 +118,17 @@ def number(value: float | None, unit: Unit) -> str:
 
 
 def interval_text(low: float | None, high: float | None) -> str:
-    """The 95 % interval of a rate; empty where there is none."""
+    """The 95 % interval of a rate as text, given as shares; "" without bounds."""
     return "" if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f} %, 95 % interval"
 
 
 def rate_interval(part: int, of: int) -> str:
-    """The 95 % interval (Wilson) of the rate ``part / of``; empty where there is no rate."""
+    """Wilson's 95 % interval of the rate ``part / of`` as text; "" if ``of`` is 0."""
     return interval_text(*wilson(part, of)) if of else ""
 
 
 def of_all(records: Mapping[str, int]) -> str:
-    """How many records a rate is over, where that is not all of them: a rate of 100 % may be that of one of four."""
+    """A note on how many records a rate is over, such as "of the 1 of 4 records ..."; "" if it is over all of them."""
     lacking = records["total"] - records["scored"]
     if not lacking or not records["scored"]:
         return ""
@@ -136,13 +136,13 @@ def of_all(records: Mapping[str, int]) -> str:
 
 
 def of_answered(*counts: tuple[int, int, str]) -> str:
-    """Which part a rate is over, of each (answered, all, what) that is not whole: "of the 1 of 4 cases answered"."""
+    """A note for each (answered, all, what) of which a rate covers only a part: "of the 1 of 4 cases answered"."""
     parts = [f"the {answered:,} of {of:,} {what}" for answered, of, what in counts if 0 < answered < of]
     return f"of {' and '.join(parts)}" if parts else ""
 
 
 def without_result(records: Mapping[str, int]) -> str:
-    """A sentence on the records that no rate is over; empty without any."""
+    """A sentence on the records that have no result, which all rates leave out; "" if there are none."""
     lacking = records["total"] - records["scored"]
     return f"{lacking:,} of them have no result, and are no part of any rate." if lacking else ""
 
@@ -183,7 +183,7 @@ def _state(value: float, thresholds: Sequence[Threshold]) -> State:
 
 
 def derived_summary(report: Mapping[str, Any], metrics: Sequence[Metric], panels: Sequence[Panel]) -> Summary:
-    """The summary of an evaluator that declares none: records that have a result, and its metrics without labels."""
+    """A summary for an evaluator that declares none: how many records have a result, and its metrics without labels."""
     counts = report["records"]
     left = [f"{counts[key]:,} {key}" for key in ("unscored", "errors", "dead") if counts[key]]
     tiles: list[Tile] = []
@@ -199,10 +199,10 @@ def derived_summary(report: Mapping[str, Any], metrics: Sequence[Metric], panels
     return Summary(headline, ", ".join(left).capitalize(), tiles=tuple(tiles))
 
 
-# Records as the rows of a report's page: a few columns each, and of failed ones what was expected beside what came.
+# Records as rows of the report's table: a few columns each, and for failed ones the expected and the actual value.
 
 Cell = str | float | int | None
-"""What a table can sort: a text, a number, or nothing."""
+"""A table's cell, which can be sorted."""
 
 _STATES: Mapping[str, State] = {
     "passed": "good",
@@ -215,19 +215,19 @@ _STATES: Mapping[str, State] = {
 
 
 def state_of(status: str) -> State:
-    """The state of a record with this ``status``, in capitals or not; "none" for a status without a verdict."""
+    """The state for a record's ``status``, in upper or lower case; "none" for a status without a verdict."""
     return _STATES.get(status.lower(), "none")
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column besides those that every table has (record, id, status and reason)."""
+    """A column in addition to those of every table, which are record, id, status and reason."""
 
     title: str
     kind: Literal["text", "number", "share"] = "text"
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """One thing that was asked of a record: what it is, what was expected, what came, and whether that is ``fine``."""
+    """One check of a record: its name, the expected value, the actual value (``came``), and whether it passed."""
 
     what: str
     expected: str
@@ -240,10 +240,10 @@ def _no_evidence() -> tuple[Evidence, ...]:
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """A record: its place in the input, its id, its status in a word, and a cell for each column.
+    """A record: its location in the input ("<source>:<line>"), its id, its status in one word, and a cell per column.
 
-    What failed (state "bad") or cannot be decided ("doubtful") always has a row. ``evidence`` is called for those
-    alone.
+    Records in the states "bad" (failed) and "doubtful" (undecided) always have a row. The report calls ``evidence``
+    only for these.
     """
 
     record: str
@@ -258,8 +258,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 class Rows(msgspec.Struct, frozen=True):
     """How records.jsonl becomes a table.
 
-    ``line`` is what a line is decoded as: a type with only the keys that are read makes a page fast. ``reader`` is
-    given report.json's content and returns what makes such a line a row, or None for a line about no record.
+    ``line`` is the type that each line is decoded to; a struct with only the keys in use makes a page fast.
+    ``reader`` gets report.json's content and returns a function from a decoded line to a row, or to None for a line
+    that is not about a record.
     """
 
     columns: tuple[Column, ...]
@@ -285,18 +286,18 @@ def _generic(line: Mapping[str, Any]) -> Row | None:
 
 
 def _everything(line: Mapping[str, Any]) -> Iterator[Evidence]:
-    """All that is known of a record whose evaluator does not say what it expected."""
+    """The whole line of a record as evidence, for an evaluator that declares no rows."""
     for key, value in line.items():
         if key not in ("record", "id", "status"):
             yield Evidence(key, "", value if isinstance(value, str) else canonical_json(value).decode())
 
 
 generic_rows = Rows((), dict[str, Any], _generic_reader)
-"""Of an evaluator that declares none: status and reason, and of failed records all keys of their line."""
+"""Rows for an evaluator that declares none: status and reason, and for failed records all keys of their line."""
 
 
 def row_faults(rows: Rows, report: Mapping[str, Json], lines: list[bytes]) -> Iterator[str]:
-    """What is wrong with an evaluator's rows over records of its own, a sentence each; nothing when all is well."""
+    """The faults of an evaluator's rows for lines of records.jsonl, one sentence each; empty if there are none."""
     see = rows.reader(report)
     for data in lines:
         row = see(msgspec.json.decode(data, type=rows.line))

@@ -73,6 +73,6 @@ def test_what_no_library_is_asked_is_refused(tmp_path: Path, data: Path, command
                 EVALQ_LEDGER=urls.get("EVALQ_LEDGER", ""),
             )
             assert done.returncode == 2, done.stderr
-            assert f"{variable[6:].lower()}: redis://***: not a URL of a server" in done.stderr
+            assert f"{variable[6:].lower()}: redis://***: not the URL of a server" in done.stderr
             assert "'socket_timeout'" in done.stderr
         assert server.client.dbsize() == 0

@@ -1,4 +1,4 @@
-"""This process's environment: Celery's variables are taken out of it, and secrets are kept from other processes."""
+"""The environment of this process: remove Celery's variables from it, and hide its secrets from other processes."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ _ASIDE: dict[str, str] = {}
 
 
 def set_aside_celery() -> None:
-    """Take Celery's variables out of this process's environment; call it before anything imports Celery or kombu.
+    """Remove Celery's variables from this process's environment. Call it before anything imports Celery or kombu.
 
-    They read some of them when they are imported, and a wrong value (AUTOSCALE_KEEPALIVE=soon) ends the process.
-    Only for processes that are evalq's own: in a program that uses evalq as a library they may be the program's.
+    Celery and kombu read some of them at import, and an invalid value (AUTOSCALE_KEEPALIVE=soon) ends the process.
+    Only evalq's own processes call this: in a program that uses evalq as a library, the variables may be the program's.
     """
     for name in [name for name in os.environ if is_celery_variable(name)]:
         _ASIDE[name] = os.environ.pop(name)
 
 
 def inherited() -> dict[str, str]:
-    """The environment that this process was started with: for its children, and for programs of targets."""
+    """The environment that this process started with, with Celery's variables, for children and targets' programs."""
     return {**os.environ, **_ASIDE}
 
 
-# -- secrets of the environment --------------------------------------------------------------------
-# Linux shows the environment that a process began with in /proc/PID/environ, to every process of the same user and
-# to root. A target's program could read there what its own environment was not given. So a process that has keys
-# makes itself undumpable, which closes /proc to its user, and overwrites their values where the kernel shows them,
-# which closes it to root as well; and keys are handed to a helper through a pipe where a shell stands between the
-# two.
+# -- secrets in the environment --------------------------------------------------------------------
+# Linux shows a process's initial environment in /proc/PID/environ, to every process of the same user and to root. A
+# target's program could read keys there that are not in its own environment. So a process with keys makes itself
+# undumpable, which hides /proc from its user. It also overwrites the values in the memory that the kernel shows, which
+# hides them from root. If a shell runs between two of evalq's processes, the keys go through a pipe.
 
 _NOT_DUMPABLE = 4  # PR_SET_DUMPABLE
 _HANDED = "EVALQ_HANDED"
-"""The variable that names the pipe through which keys come; it is gone before settings are read."""
+"""The variable with the path of the pipe for keys; `receive_secrets` removes it before settings are read."""
 _ENV_START, _ENV_END = 47, 48
-"""Of the fields of /proc/self/stat behind the program's name: where the kernel shows the environment from and to."""
+"""Fields of /proc/self/stat, counted after the program's name: the bounds of the environment that the kernel shows."""
 _PIPE_BYTES = 1 << 15
 _SECRET = re.compile(
     r"(^|_)(API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PWD_?HASH|CREDENTIALS?|AUTH|COOKIE|PRIVATE)(_|$)"
@@ -52,30 +51,30 @@ _SECRET = re.compile(
 
 
 _named: set[str] = set()
-"""Variables that a targets file names, from `seal` on."""
+"""Variables that the targets file names; `seal` adds them."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name may hold a secret."""
+    """Whether the value of a variable with this name may be secret."""
     return bool(_SECRET.search(name))
 
 
 def _secret_names(environment: Mapping[str, str]) -> set[str]:
-    """The variables that may hold a secret: by their names, and because this process's targets file names them."""
+    """The variables that may be secret, by their names or because this process's targets file names them."""
     return {name for name in environment if name in _named or is_secret(name)}
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """``environment`` as a program may have it that needs no key."""
+    """``environment`` without the variables that may be secret, for a program that needs no key."""
     secret = _secret_names(environment)
     return {name: value for name, value in environment.items() if name not in secret}
 
 
 def seal(also: Iterable[str] = ()) -> None:
-    """Keep what may be secret in this process's environment from other processes, its own programs above all.
+    """Hide this process's secret variables from other processes, above all from programs that it starts.
 
-    ``also`` are the variables that its targets file names. ``os.environ`` keeps all values: they are moved to memory
-    of which /proc shows nothing.
+    ``also`` are further secret variables, which the targets file names. ``os.environ`` still has all values, in memory
+    that /proc does not show. Does nothing outside Linux.
     """
     _named.update(also)
     if sys.platform != "linux":
@@ -90,7 +89,7 @@ def seal(also: Iterable[str] = ()) -> None:
 
 
 def _blank(start: int, end: int, names: set[bytes]) -> None:
-    """Overwrite the values of these variables in the environment that this process began with."""
+    """Overwrite the values of the variables ``names`` in the initial environment, at these memory addresses."""
     if not 0 < start < end:
         return
     place = start
@@ -102,25 +101,27 @@ def _blank(start: int, end: int, names: set[bytes]) -> None:
 
 
 def send_secrets(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, str], int | None]:
-    """(``environment`` without its secrets, a descriptor to be closed when the process has ended), for a process that
-    is started by way of another, whose environment anybody may read. `take_over` gets them from a pipe in ``folder``,
-    which is nobody else's; nothing of them is on a disk.
+    """Send secrets through a pipe to a process that a shell starts, whose environment others could read.
+
+    Returns the environment for that process, which has the pipe's path in place of the secrets, and a descriptor to
+    close when the process has ended (None if nothing was sent). The process calls `receive_secrets`. ``folder`` must be
+    private to this user. Nothing is written to a disk.
     """
     secret = {name: environment[name] for name in _secret_names(environment)}
     data = json.dumps(secret).encode() + b"\n"
-    if not secret or len(data) > _PIPE_BYTES:  # more would wait for a reader that is not there yet
+    if not secret or len(data) > _PIPE_BYTES:  # a longer write would block, as there is no reader yet
         return dict(environment), None
     pipe = folder / "handed"
-    pipe.unlink(missing_ok=True)  # of one that ended before it could take over
+    pipe.unlink(missing_ok=True)  # left by a process that ended before it could read
     os.mkfifo(pipe, 0o600)
-    # For both ways: so it can be opened and filled before anybody reads.
+    # Open for reading and writing, so that opening and filling it do not wait for a reader.
     held = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)
     os.write(held, data)
     return {**without_secrets(environment), _HANDED: str(pipe)}, held
 
 
 def receive_secrets() -> None:
-    """Take what was handed over into this process's environment, once."""
+    """Add the variables that `send_secrets` put into the pipe to this process's environment, once."""
     handed = os.environ.pop(_HANDED, "")
     if handed:
         with contextlib.suppress(OSError, ValueError), open(handed, "rb") as source:
