@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 # Mutation testing
 
 `make mutation` changes one thing at a time in the evaluators, and in what they decide by, which several share
-(`modes`: how concentrated answers are; `statistics`: intervals, corrected rates, agreement, vectors), and runs the unit
+(`modes`: how concentrated answers are; `statistics`: intervals, corrected rates, agreement), and runs the unit
 tests that execute the changed line. A change that no test notices is alive; an evaluator's contract tests are tried as
 well where `--tests` is not given. `tests/mutation/mutants.py` has what is changed, the docstring of its package what is
 spared, `tests/mutation/targets.py` which tests are whose. Samples have a share of every module, and are tried in random

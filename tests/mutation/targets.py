@@ -39,7 +39,10 @@ def _evaluator(name: str) -> Target:
     return Target((f"evaluators/{name}",), (f"tests/unit/{name}",), contract, f"{CORE}.evaluators.{name}")
 
 
-_STATISTICS = ("statistics", "model/vectors.py")
+_MODES = ("statistics/mode_share.py", "statistics/diversity.py")
+_STATISTICS = tuple(f"statistics/{name}.py" for name in (
+    "agreement", "corrected_rate", "distributions", "exact", "quantiles", "rates", "sequences"
+))  # fmt: skip
 _TESTS_OF_STATISTICS = (
     "tests/unit/statistics",
     *(f"tests/unit/checks/test_{name}.py" for name in ("embeddings", "labels", "section", "state")),
@@ -49,6 +52,6 @@ _TESTS_OF_STATISTICS = (
 )
 
 TARGETS = {name: _evaluator(name) for name in plugins.built_in()} | {
-    "modes": Target(("modes",), ("tests/unit/statistics", "tests/unit/vs", "tests/unit/checks/test_diversity.py")),
+    "modes": Target(_MODES, ("tests/unit/statistics", "tests/unit/vs", "tests/unit/checks/test_diversity.py")),
     "statistics": Target(_STATISTICS, _TESTS_OF_STATISTICS),
 }

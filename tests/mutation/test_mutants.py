@@ -11,6 +11,7 @@ from hypothesis import Phase, settings
 
 from tests.mutation.__main__ import Mutant, sampled
 from tests.mutation.mutants import changes, made
+from tests.mutation.targets import TARGETS
 from tests.mutation.trial import Baseline, Chosen, Examples
 
 
@@ -120,3 +121,13 @@ def test_a_property_is_tried_on_the_same_examples_each_time(
         assert Phase.shrink not in now.phases
     finally:
         settings.load_profile("evalq")
+
+
+def test_what_is_named_to_be_changed_is_there_and_has_its_tests() -> None:
+    """A folder that is moved would else have no mutants; each module of statistics belongs to one name."""
+    for name, target in TARGETS.items():
+        assert [file for file in target.files() if not file.is_file()] == [], name
+        assert [test for test in target.unit if not Path(test).exists()] == [], name
+    statistics = [file for name in ("modes", "statistics") for file in TARGETS[name].files()]
+    there = [file for file in Path("evalq/evalcore/statistics").rglob("*.py") if file.name != "__init__.py"]
+    assert sorted(statistics) == sorted(there)

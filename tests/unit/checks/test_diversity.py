@@ -232,6 +232,18 @@ def test_a_sweep_ends_by_the_repeats_that_the_report_counts() -> None:
     assert not decided(range(1001 - enough, 1001))
 
 
+@pytest.mark.parametrize("unusable", [{"case": "b"}, {"repeat": None}, {"error": "timeout"}])
+def test_outputs_without_a_verdict_decide_nothing(unusable: dict[str, Any]) -> None:
+    """Of a case that nobody asked for, without a repeat, and failed ones."""
+    case: dict[str, Any] = {"id": "a", "checks": [{"min-length": 0}], "diversity": {"by": "text"}}
+    stopping = stopping_for(params_of([case]))
+    for repeat in range(100):
+        written = {**json.loads(line("a", repeat, **stop_mark(100))), **unusable}
+        stopping.add(json.dumps({key: value for key, value in written.items() if value is not None}).encode())
+    assert not stopping.decided("a")
+    assert not stopping.decided("b")
+
+
 def test_the_mean_of_several_cases_is_off_as_independent_errors_are() -> None:
     """By hand: three quarters of .2 and a quarter of .1, squared and added up; of a single case its own bounds."""
     found = [(0.5, 0.4, 0.7), (0.2, 0.1, 0.3), (0.9, 0.0, 1.0)]

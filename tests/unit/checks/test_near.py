@@ -89,6 +89,21 @@ def test_numbers_and_negations_are_never_near(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("the rooms - all of them - are free", False),
+        ("take 8 - a tax - as well", True),
+        ("a tax of x - 5 as well", True),
+        ("it costs - 5 as well", True),
+        ("it costs 5 -", True),
+    ],
+)
+def test_a_dash_beside_a_number_or_a_letter_is_an_operator(text: str, kept: bool) -> None:
+    """On either side of it, at the beginning and at the end; between words it is a sign of the sentence."""
+    assert ("-" in normal(text)) is kept
+
+
+@pytest.mark.parametrize(
     "word", ["no", "non", "not", "never", "none", "nothing", "without", "neither", "nor", "cannot", "don't", "isn't"]
 )
 def test_each_negation_makes_another_answer(word: str) -> None:

@@ -36,6 +36,15 @@ def test_the_defaults_are_the_specifications() -> None:
         ({"forms": [{"kind": "formType", "pattern": "x"}]}, "group named 'want'"),
         ({"forms": [{"kind": "colour", "pattern": "(?P<want>x)"}]}, "forms.0.kind"),
         ({"numbering": "["}, "numbering"),
+        (
+            {
+                "parts": [{"name": "word", "pattern": "x"}],
+                "numbering": "x",
+                "connector": "[",
+                "forms": [{"kind": "formType", "pattern": "(?P<want>x)"}],
+            },
+            "connector",
+        ),
         ({"error_masks": [{"pattern": "*", "replacement": ""}]}, "error_masks.0.pattern"),
         ({"speed_bands": [{"seconds": 8, "points": 4}, {"seconds": 5, "points": 5}]}, "speed_bands must rise"),
         ({"ratio_bands": [{"over": 1, "under": 4, "points": 2}, {"over": 1, "under": 1, "points": 5}]}, "must fall"),

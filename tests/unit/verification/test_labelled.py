@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evalq.evalcore.contract.claims import ClaimsVerdict, Finding
+from evalq.evalcore.evaluators.verification.report import PatternAgreement
 from tests.unit.layout import auc, layout_auc
 from tests.unit.verification.labelled_set import DIGEST, by_task, digest, records, tables
 
@@ -46,3 +48,16 @@ def test_the_page_shows_the_figures_as_they_are() -> None:
     for table in tables():
         assert table in page
     assert "No model was measured" in page
+
+
+def test_a_judge_calls_a_record_unverified_unless_every_claim_is_supported() -> None:
+    """Verdicts without a finding call nothing."""
+    agreement, both = PatternAgreement(), list[tuple[bool, Finding]]()
+    both += [(False, "absent"), (False, "supported"), (True, "contradicted"), (True, "supported")]
+    for label, finding in both:
+        agreement.add_calls(label, True, ClaimsVerdict("j", "c", finding))
+    agreement.add_calls(False, True, ClaimsVerdict("j", "c", None, fault="no reply"))
+    agreement.add_calls(False, True, None)
+    found = agreement.by_judge
+    assert (found.true_positives, found.false_negatives, found.false_positives, found.true_negatives) == (1, 1, 1, 1)
+    assert agreement.by_score.total == 6
