@@ -55,7 +55,7 @@ def test_programs_find_every_page_and_what_it_is_about(pages: Path) -> None:
     assert text.startswith("# evalq\n\n> evalq tests AI agents")
     entries = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): (.+)$", text, re.MULTILINE)
     assert {path for path, _ in entries} == {
-        str(path.relative_to(pages)) for path in pages.rglob("*.md") if path.name != "index.md"
+        str(path.relative_to(pages)) for path in pages.rglob("*.md") if path != pages / "index.md"
     }
     assert len(entries) == len(re.findall(r"^- ", text, re.MULTILINE)), "a page has no first sentence"
 
@@ -97,7 +97,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 def test_the_site_is_searched_without_another_host(site: str) -> None:
     """In English and in Korean; no page is wider than a phone."""
     with chromium() as browser:
-        for word, page in (("baseline", "approve-a-baseline"),):
+        for word, page in (("baseline", "approve-a-baseline"), ("프롬프트", "ko/index")):
             tab = browser.tab()
             tab.look(width=380)
             tab.open(f"{site}/index.html?q={word}")
