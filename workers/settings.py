@@ -1,4 +1,4 @@
-"""Settings of producers and workers: read once at the edge, from EVALQ_* variables and a YAML file."""
+"""Settings of producers and workers, read once at start from EVALQ_* variables and a YAML file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from evalq.workers.names import DEPLOY_VARIABLES, OPTION_VARIABLES, PREFIX, is_s
 from evalq.workers.processes.system import usable_cpus
 
 _NEAR = 0.8
-"""How alike a variable is to one that is meant: EVALQ_BORKER is .83 of EVALQ_BROKER."""
+"""The similarity from which a variable counts as misspelt: EVALQ_BORKER is .83 similar to EVALQ_BROKER."""
 _UNIT = re.compile(r"_(URL|URI|FILE|PATH|DIR|S|SECS|SECONDS)$")
-"""What a name may have besides: EVALQ_BROKER_URL."""
+"""Endings that people add to a setting's name, such as EVALQ_BROKER_URL."""
 _SERVER = re.compile(r"(redis|rediss|valkey|valkeys|unix|amqp|amqps)://", re.IGNORECASE)
 _CHECK = re.compile(r"[a-z][a-z0-9-]*=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ARGUMENT = re.compile(r"x-[a-z][a-z-]*=[\w.:-]{1,100}")
@@ -36,35 +36,35 @@ log = logging.getLogger("evalq.settings")
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times that nobody has to set, in seconds. They are passed in, so that a test can have shorter ones."""
+    """Times that are not settings, in seconds. They are parameters, so that tests can use shorter ones."""
 
     beat: float = 2.0
-    """Between two heartbeats of a worker or caller: a fifth of its ``life``, since some are late or lost."""
+    """Between two heartbeats of a worker or caller: a fifth of ``life``, because some are late or lost."""
     life: float = 10.0
-    """How long either is taken for alive after a heartbeat."""
+    """How long a worker or caller counts as alive after a heartbeat."""
     call_lease: float = 10.0
-    """How long a silent process keeps the calls that it took."""
+    """How long a silent process keeps its claimed calls."""
     call_names: float = 1.0
-    """How often a process names the calls that it has, so that the ledger holds no others for it."""
+    """How often a process lists its calls in the ledger, which then releases all others of this process."""
     call_poll: float = 0.2
-    """Between two looks for calls while there is room."""
+    """Between two searches for calls while a process has free slots."""
     call_pause: float = 0.01
-    """Between two claims of a busy process: what becomes free meanwhile is filled together."""
+    """Between two claims of a busy process; one claim fills all slots that became free in between."""
 
 
 TIMINGS = Timings()
 
 
 class Settings(BaseModel):
-    """One frozen object. For `load_settings` each field is also ``EVALQ_<FIELD>``: a value given on the command line
-    wins, then the environment, then the YAML file named by ``EVALQ_SETTINGS`` or ``--settings``.
+    """All settings, frozen. `load_settings` reads each field from the command line, else the variable
+    ``EVALQ_<FIELD>``, else the YAML file that ``EVALQ_SETTINGS`` or ``--settings`` names.
 
         settings = load_settings("settings.yaml", broker="redis://localhost:6379/0")
 
     Times are in seconds, sizes in bytes, unless the name says otherwise. docs/reference/settings.md lists all.
     """
 
-    # Else an error would show what it was given, and a URL may hold a password.
+    # Otherwise an error would show its input, and a URL may contain a password.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     broker: str = Field(default="", description="Broker URL: redis://, rediss://, unix:// or amqp://; empty: embedded")
@@ -81,13 +81,11 @@ class Settings(BaseModel):
     )
     calls: int = Field(default=0, ge=0, le=10_000, description="Live calls in flight of a worker; 0: it makes none")
     roots: tuple[Path, ...] = Field(
-        default=(), description="Folders workers may read (a variable is like PATH); empty: the current one"
+        default=(), description="Folders that workers may read (the variable has the form of PATH); empty: the current"
     )
     window: int = Field(default=64, ge=1, le=100_000, description="Messages of one run in flight")
     lease_seconds: float = Field(default=5.0, gt=0.1, le=600, description="How long a silent worker keeps a chunk")
-    driver_seconds: float = Field(
-        default=10.0, gt=0.1, le=600, description="How long a silent producer keeps the run that it drives"
-    )
+    driver_seconds: float = Field(default=10.0, gt=0.1, le=600, description="How long a silent producer keeps its run")
     unserved_seconds: float = Field(
         default=300.0,
         gt=0,
@@ -97,67 +95,83 @@ class Settings(BaseModel):
     poll_seconds: float = Field(default=1.0, gt=0.01, le=60, description="Time between searches for lost work")
     grace_seconds: float = Field(default=2.0, gt=0.01, le=600, description="How old a message is before it can be lost")
     keep_days: float = Field(default=7.0, gt=0, le=365, description="How long a run stays in the ledger")
-    blob_bytes: int = Field(default=64 << 20, ge=1 << 20, description="Most input bytes of a run in Redis at once")
-    chunk_seconds: float = Field(default=60.0, gt=0, le=86_400, description="Longest time for a chunk or a lone record")
-    chunk_megabytes: int = Field(default=2048, ge=128, description="Most memory a chunk takes beyond the process's own")
-    cases_records: int = Field(
-        default=20_000, ge=0, description="Keep the results of cases with a run's report, up to so many records"
+    blob_bytes: int = Field(
+        default=64 << 20, ge=1 << 20, description="Maximum input bytes of a run in Redis at one time"
     )
-    cases_bytes: int = Field(default=1 << 30, ge=1, description="Most bytes that such cases, or a baseline, unpack to")
-    unpack_bytes: int = Field(default=8 << 30, ge=1, description="Most bytes a .gz or .zst input may unpack to")
-    tasks_per_child: int = Field(default=1000, ge=1, description="Chunks a pool process computes before it is renewed")
+    chunk_seconds: float = Field(
+        default=60.0, gt=0, le=86_400, description="Time limit of a chunk, and of a record that is retried alone"
+    )
+    chunk_megabytes: int = Field(
+        default=2048, ge=128, description="Memory limit of a chunk, in MiB beyond the process's own"
+    )
+    cases_records: int = Field(
+        default=20_000, ge=0, description="Store the results of cases with a run's report, up to this many records"
+    )
+    cases_bytes: int = Field(
+        default=1 << 30, ge=1, description="Maximum size of stored cases, or of a baseline, after unpacking"
+    )
+    unpack_bytes: int = Field(default=8 << 30, ge=1, description="Maximum size of a .gz or .zst input after unpacking")
+    tasks_per_child: int = Field(
+        default=1000, ge=1, description="Chunks that a pool process computes before evalq replaces it"
+    )
     health_file: str = Field(
         default="",
-        description="A worker says here at each heartbeat whether the ledger heard it (with its pid as the ending), "
-        "for probes; empty: nowhere",
+        description="File for health probes, named with the worker's pid as its ending: at each heartbeat the worker "
+        "writes whether it reached the ledger; empty: none",
     )
-    soft_shutdown_seconds: float = Field(default=10.0, ge=0, description="Time for chunks to end after SIGTERM")
-    max_suites: int = Field(default=100, ge=1, le=10_000, description="Suites with counters of their own")
-    max_series: int = Field(default=1000, ge=1, le=100_000, description="Label sets of one metric; more count as other")
-    history_runs: int = Field(
-        default=100, ge=10, le=10_000, description="Finished runs that the history of a suite keeps"
+    soft_shutdown_seconds: float = Field(
+        default=10.0, ge=0, description="How long running chunks may take to finish after SIGTERM"
     )
-    histories: int = Field(default=200, ge=1, le=10_000, description="Suites (by evaluator and target) remembered")
+    max_suites: int = Field(
+        default=100, ge=1, le=10_000, description="Maximum number of suites with their own counters"
+    )
+    max_series: int = Field(
+        default=1000, ge=1, le=100_000, description="Maximum number of label sets of one metric; more count as `other`"
+    )
+    history_runs: int = Field(default=100, ge=10, le=10_000, description="Finished runs in the history of a suite")
+    histories: int = Field(
+        default=200, ge=1, le=10_000, description="Maximum number of histories (one per suite, evaluator and target)"
+    )
     stuck_seconds: float = Field(
         default=60.0,
         gt=0,
         le=86_400,
-        description="A worker that takes nothing for so long while its queue holds work is stuck",
+        description="A worker counts as stuck if it takes nothing for this time while its queue has work",
     )
     queue_arguments: tuple[str, ...] = Field(
         default=(),
         description="Arguments of queues on RabbitMQ, each NAME=VALUE: x-queue-type=quorum, "
-        "x-consumer-timeout=7200000 (a variable has commas between them); the same for producers and workers",
+        "x-consumer-timeout=7200000 (separated by commas in the variable); equal for producers and workers",
     )
     checks: tuple[str, ...] = Field(
         default=(),
-        description="Checks of your own for `evalq checks`, each NAME=MODULE:FUNCTION of a module that Python finds "
-        "(a variable has commas between them)",
+        description="Your own checks for `evalq checks`, each NAME=MODULE:FUNCTION of a module that Python can import "
+        "(separated by commas in the variable)",
     )
     scorer: str = Field(
         default="",
         description="Your own function for `evalq score`, as FILE.py or FILE.py:FUNCTION; the same file for producers "
         "and workers",
     )
-    targets: str = Field(default="", description="Targets file: the agents that live calls may go to")
+    targets: str = Field(default="", description="Targets file, which lists the agents that live calls may go to")
     down_seconds: float = Field(
         default=300.0, gt=0, le=604_800, description="How long a sweep waits for a target that does not answer"
     )
     patience_seconds: float = Field(
         default=120.0, gt=0, le=86_400, description="How long a command waits for a server that is away, full or busy"
     )
-    connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Wait for a server before giving up")
+    connect_seconds: float = Field(default=4.0, gt=0, le=60, description="Time limit for connecting to a server")
 
     @field_validator("roots", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
-        """Folders as a variable has them: like PATH."""
+        """Split a variable's text like PATH."""
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
     @field_validator("checks", "queue_arguments", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
-        """As a variable has them, or a mapping in a file."""
+        """Split a variable's text at commas, and turn a file's mapping into NAME=VALUE texts."""
         if isinstance(value, Mapping):
             return tuple(f"{name}={json.dumps(it) if isinstance(it, bool) else it}" for name, it in value.items())
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -185,18 +199,18 @@ class Settings(BaseModel):
     @field_validator("scorer")
     @classmethod
     def _is_file(cls, value: str) -> str:
-        """Absolute: processes that this one starts have other current folders."""
+        """Make the path absolute, because processes that this one starts have other current folders."""
         if not value:
             return value
         try:
             path, function = split_scorer(value)
-        except ConfigError:  # `take_checks` says it better
+        except ConfigError:  # `take_checks` raises it again, with a better message
             return value
         return f"{path.absolute()}:{function}" if function else str(path.absolute())
 
     @property
     def queue_options(self) -> dict[str, str | int | bool]:
-        """``queue_arguments`` as RabbitMQ takes them: whole numbers, true and false are no texts."""
+        """``queue_arguments`` with the types that RabbitMQ expects: int, bool or str."""
         pairs = (each.partition("=")[::2] for each in self.queue_arguments)
         words: dict[str, bool] = {"true": True, "false": False}
         return {name: int(text) if text.isdigit() else words.get(text, text) for name, text in pairs}
@@ -208,22 +222,22 @@ class Settings(BaseModel):
 
     @property
     def answer_seconds(self) -> float:
-        """How long a single answer of a server may take."""
+        """The time limit for one reply of a server."""
         return min(30.0, self.patience_seconds)
 
     @property
     def broker_address(self) -> Address:
-        """Where the queues are. Raises ConfigError for a URL that is none."""
+        """The server with the queues. Raises ConfigError for an invalid URL."""
         return read_address(self.broker)
 
     @property
     def ledger_address(self) -> Address:
-        """Where the ledger is: its own setting, or the broker's server. Raises ConfigError for a URL that is none."""
+        """The ledger's server, by default the broker's. Raises ConfigError for an invalid URL."""
         return read_address(self.ledger or self.broker)
 
     @property
     def ledger_apart(self) -> bool:
-        """Whether the ledger is on another server, or in another database of it, than the queues."""
+        """Whether the ledger is on another server than the queues, or in another database of it."""
         return self.ledger_address.location != self.broker_address.location
 
     @property
@@ -233,9 +247,10 @@ class Settings(BaseModel):
 
 
 def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
-    """The settings; ``given`` values of None are left out. Raises ConfigError that names the variable or key.
+    """The settings of this process; ``given`` values other than None override variables and ``file``.
 
-    The checks that they name are those of this process from now on.
+    Also registers the checks and the scorer that they name in this process. Raises ConfigError, which names the
+    variable or key.
     """
     if file is not None and not Path(file).is_file():
         raise ConfigError(f"{file}: no such settings file")
@@ -252,23 +267,23 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
         _check_address(name, getattr(settings, name))
     if settings.queue_arguments and settings.broker and settings.broker_address.is_redis:
         raise ConfigError(
-            f"queue_arguments: RabbitMQ's queues alone have arguments, and the broker is {settings.broker_address}: "
+            f"queue_arguments: only RabbitMQ's queues have arguments, and the broker is {settings.broker_address}: "
             "omit them, or name an amqp:// broker"
         )
     take_checks(settings)
     return settings
 
 
-def _wrong(kind: str, key: str, said: str) -> str:
-    """What pydantic says of a key; of an unknown one, which is meant."""
+def _wrong(kind: str, key: str, message: str) -> str:
+    """pydantic's ``message`` on a key; for an unknown key, the most similar setting."""
     if kind != "extra_forbidden":
-        return f"{key}: {said}"
+        return f"{key}: {message}"
     near = _nearest(key, Settings.model_fields, 0.0)
     return f"{key}: no such setting; is it {near}?"
 
 
 def _check_address(name: str, url: str) -> None:
-    """Refuse a URL at once, by whatever command: also where it would be asked for later, or never."""
+    """Raise ConfigError for an invalid URL at once, even if this command never connects to it."""
     try:
         if url:
             read_address(url)
@@ -277,21 +292,21 @@ def _check_address(name: str, url: str) -> None:
 
 
 def check_variables() -> None:
-    """Refuse a misspelt variable for a command that needs no settings, too. Raises ConfigError."""
+    """Raise ConfigError for a misspelt variable, in a command that reads no settings."""
     _variables(os.environ)
 
 
 def take_checks(settings: Settings) -> None:
-    """Have this process know the checks and the scoring function that its settings name. Raises ConfigError."""
+    """Register the checks and the scoring function that ``settings`` name in this process. Raises ConfigError."""
     name_checks(dict(each.split("=", 1) for each in settings.checks))
     name_scorer(settings.scorer)
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """{field: value} of the settings' variables, whose names may be written in any case.
+    """{field: value} of the settings' variables, whose names may be in upper or lower case.
 
-    Raises ConfigError for one that is no text in UTF-8, and for a name that is nearly one that evalq reads: it would
-    change nothing, and nobody would know. A name that is like none is warned of.
+    Raises ConfigError for a value that is not UTF-8. Also raises it for an unknown name similar to a known one, which
+    would otherwise silently have no effect. Logs a warning for other unknown names.
     """
     settings = [name.upper() for name in Settings.model_fields]
     ours = {name[len(PREFIX) :]: name for name in environment if name.upper().startswith(PREFIX)}
@@ -300,16 +315,16 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
     _refuse_strange({name: environment[name] for name in unknown}, settings)
     found = {name.lower(): environment[ours[name]] for name in ours if name.upper() in settings}
     for name, value in found.items():
-        if not is_text(value):  # no server and no other process can be told it
+        if not is_text(value):  # it could not be sent to a server or another process
             raise ConfigError(f"{PREFIX}{name.upper()}: {value!a} is not text in UTF-8")
     return found
 
 
 def _refuse_strange(names: Mapping[str, str], settings: Sequence[str]) -> None:
-    """Raise ConfigError for the first that is nearly a variable of evalq's; warn, once, of those that are like none."""
+    """Raise ConfigError for the first name similar to a known variable; warn once of each other unknown name."""
     if not names:
         return
-    options = _evaluators_options()  # they are imported for this alone
+    options = _evaluators_options()  # only now: this imports all evaluators
     for name in (name for name in names if name.upper().removeprefix(PREFIX) not in options):
         known = [*settings, *OPTION_VARIABLES, *_SINGLE, *options]
         short = _UNIT.sub("", name.upper().removeprefix(PREFIX))
@@ -327,7 +342,7 @@ def _evaluators_options() -> set[str]:
     for name in plugins.names():
         try:
             evaluator = plugins.get(name)
-        except EvalqError:  # who asks for it is told why
+        except EvalqError:  # reported when somebody uses that evaluator
             continue
         own = [*evaluator.command.options, *(each for extra in evaluator.command.commands for each in extra.options)]
         found |= {option.name.upper() for option in own}
@@ -336,15 +351,15 @@ def _evaluators_options() -> set[str]:
 
 
 def _warn_of_project(file: Path) -> None:
-    """Say that settings in a project's file are not read, with the names that they are like."""
+    """Warn that evalq does not read settings from a project's file, and suggest names for misspelt keys."""
     try:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         if "evalq" not in text:
             return
-        import tomllib  # not for a command in another folder
+        import tomllib  # only if the file mentions evalq
 
         table = tomllib.loads(text).get("tool", {}).get("evalq")
-    except (OSError, ValueError):  # it is another program's file, which says so itself
+    except (OSError, ValueError):  # another program's file: that program reports its faults
         return
     if not isinstance(table, dict) or str(file) in _warned_of:
         return
@@ -359,7 +374,7 @@ def _warn_of_project(file: Path) -> None:
 
 
 def _nearest(name: str, known: Iterable[str], cutoff: float = _NEAR) -> str:
-    """The one of ``known`` that ``name`` is most like, by at least ``cutoff`` of 1; empty where there is none."""
-    from difflib import get_close_matches  # not for a command without strange names
+    """The member of ``known`` that is most similar to ``name``, with a similarity of at least ``cutoff``; else ""."""
+    from difflib import get_close_matches  # only if there are unknown names
 
     return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")

@@ -1,1 +1,1 @@
-"""The queue: its URL spellings, its one message, and who sends it."""
+"""The queue: its only message type, the publisher, and the transports to Redis and RabbitMQ."""

@@ -1,8 +1,8 @@
-"""The one message there is, (run, seq, epoch), in the envelope Celery sends: read strictly, or not at all.
+"""evalq's only message, a hint (run, seq, epoch), in Celery's envelope; parsed strictly.
 
-Whoever reaches the broker can put anything into a queue. What is not exactly a hint is refused before any of it is
-acted on; what is one is written anew, so that nothing else in its envelope (a time to wait until, a task to call
-afterwards, a compressed body) comes through.
+Anyone who can reach the broker can put anything into a queue. A message that is not exactly a hint is refused before
+anything acts on it. A hint gets a new envelope, so that nothing else in the old one (an ETA, a callback task, a
+compressed body) has an effect.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from evalq.evalcore.errors import WireError
 
 TASK = "evalq.evaluate"
 MAX_HINT_BYTES = 16 << 10
-"""A hint in its envelope takes about 1 KiB; a larger item is refused before it is parsed."""
+"""The largest item that is parsed; a hint in its envelope takes about 1 KiB."""
 
-# 2^53: the scripts of the ledger count in doubles, as Lua does.
+# Below 2^53, because Lua scripts count in doubles.
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
-# It becomes part of keys, paths and log lines: no blank, brace, slash or newline.
+# No blank, brace, slash or newline, because it becomes part of keys, paths and log lines.
 _Run = Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[\w.:-]+\Z")]
 
 
 class Hint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Chunk ``seq`` of ``run`` may want computing, as its restart number ``epoch`` sees it."""
+    """Chunk ``seq`` of ``run`` may need computing. ``epoch`` is that of the driver which published the hint."""
 
     run: _Run
     seq: _Count
@@ -35,7 +35,7 @@ class Hint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class _Embed(msgspec.Struct):
-    """What a Celery message may ask for besides its task: nothing, here."""
+    """Celery's callbacks and chains, none of which evalq allows."""
 
     callbacks: None = None
     errbacks: None = None
@@ -74,7 +74,7 @@ _bodies = msgspec.json.Decoder(_HintBody)
 
 
 def read_hint(item: bytes) -> tuple[str, Hint]:
-    """The message id and the hint in a queue's item. Raises WireError that says why it is none."""
+    """(message id, hint) from a queue's item. Raises WireError, with the reason, if it is not a hint."""
     if len(item) > MAX_HINT_BYTES:
         raise WireError(f"{len(item)} bytes, where a hint has at most {MAX_HINT_BYTES}")
     try:
@@ -86,13 +86,13 @@ def read_hint(item: bytes) -> tuple[str, Hint]:
 
 
 def rewritten(item: bytes, queue: str) -> bytes:
-    """The envelope of ``item`` with nothing in it but its id and hint, as kombu reads it. Raises WireError."""
+    """A new envelope with only the id and the hint of ``item``, in kombu's form. Raises WireError."""
     task_id, hint = read_hint(item)
     return envelope(task_id, hint, queue)
 
 
 def envelope(task_id: str, hint: Hint, queue: str) -> bytes:
-    """A hint as an item of a Redis ``queue``, in the form in which kombu puts a message of Celery's there."""
+    """A hint as an item of the Redis list ``queue``, in the form that kombu gives Celery's messages."""
     body = msgspec.json.encode([hint, {}, _Embed()])
     message: dict[str, Any] = {
         "body": b64encode(body).decode(),
@@ -104,7 +104,7 @@ def envelope(task_id: str, hint: Hint, queue: str) -> bytes:
             "delivery_mode": 2,
             "delivery_info": {"exchange": "", "routing_key": queue},
             "body_encoding": "base64",
-            # kombu keeps messages by this tag until they are done: one chosen by a sender could hide another's.
+            # kombu stores messages under this tag until they are acknowledged, so the sender must not choose it.
             "delivery_tag": uuid4().hex,
         },
     }

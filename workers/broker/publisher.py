@@ -1,4 +1,4 @@
-"""The producer's side of the broker: sending hints, and seeing what still lies in a queue."""
+"""The producer's client of the broker: it publishes hints, and counts the messages waiting in queues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """Sends messages of the form (run, seq, epoch); holds one connection."""
+    """Publishes hints (run, seq, epoch) over one connection."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -29,17 +29,17 @@ class Broker:
             self._redis = connect(settings.broker_address, settings, settings.answer_seconds)
 
     def publish(self, queue: str, run: str, epoch: int, seqs: Sequence[int]) -> None:
-        """Send a message for each chunk, in one batch; after an error what was sent is uncertain.
+        """Publish a message for each chunk, in one batch. After an error, some may have been sent.
 
-        Raises BrokerUnreachable, or ServerRefused.
+        Raises BrokerUnreachable or ServerRefused.
         """
         if not seqs:
             return
-        # The id says what a message is for without opening it, and differs each time it is sent.
+        # The message id shows the chunk in logs, and is unique for each message.
         hints = {f"{run}/{seq}/{epoch}/{secrets.token_hex(4)}": Hint(run, seq, epoch) for seq in seqs}
         with self._explained(), tracing.span("publish", run, chunks=len(seqs), first=seqs[0], epoch=epoch):
             if self._redis is not None:
-                # What Celery would put there, without importing Celery.
+                # The same bytes as Celery's, without the time to import Celery.
                 self._redis.lpush(queue, *(envelope(task_id, hint, queue) for task_id, hint in hints.items()))
             else:
                 self._send(queue, hints)
@@ -48,37 +48,36 @@ class Broker:
         from evalq.workers.broker.transport import queue_of
 
         with self._app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=256):
-            to = queue_of(queue, self._settings)  # an upgraded worker tends runs of older code, too
+            to = queue_of(queue, self._settings)  # by name, because the queue may be that of another code version
             for task_id, hint in hints.items():
-                # Celery must not retry: nobody knows how much of a failed batch was sent, and unsent chunks are found
-                # as lost.
+                # No retry by Celery: it is unknown how much of a failed batch was sent, and recovery finds lost chunks.
                 args = (hint.run, hint.seq, hint.epoch)
                 self._app.send_task(TASK, args=args, task_id=task_id, producer=producer, queue=to, retry=False)
 
     @cached_property
     def _app(self) -> Celery:
-        """Celery's application, for a broker that is no Redis."""
+        """The Celery application, for a broker other than Redis."""
         from evalq.workers.broker.transport import make_app
 
         return make_app(self._settings)
 
     def waiting(self, queue: str, run: str) -> set[int] | int:
-        """Chunks of ``run`` whose messages lie unread in ``queue``.
+        """The chunks of ``run`` whose messages wait in ``queue``.
 
-        A broker that can't be looked into (not Redis) gives the number of all unread messages instead.
-        Raises BrokerUnreachable, or ServerRefused.
+        For a broker other than Redis, whose queues cannot be listed: the number of all waiting messages instead.
+        Raises BrokerUnreachable or ServerRefused.
         """
         if self._redis is None:
             return self.lengths([queue])[queue]
         with self._explained():
-            # The whole list: a queue holds about one window of messages for each run.
+            # The whole list is short: about one window of messages for each run.
             messages = self._redis.lrange(queue, 0, -1)
         return {seq for seq in (_seq_of(message, run) for message in messages) if seq is not None}
 
     def lengths(self, queues: Iterable[str]) -> dict[str, int]:
-        """How many messages lie unread in each queue; one that is not there has none.
+        """The number of waiting messages by queue; 0 for a queue that does not exist.
 
-        Raises BrokerUnreachable, or ServerRefused.
+        Raises BrokerUnreachable or ServerRefused.
         """
         with self._explained():
             if self._redis is None:
@@ -92,14 +91,14 @@ class Broker:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """What the client libraries raise in the block becomes evalq's own."""
+        """Turn errors of the client libraries inside the block into evalq's own."""
         try:
             yield
         except (*SERVER_ERRORS, OSError) as error:
             raise explained(error, f"the broker at {self._settings.broker_address}") from error
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if "_app" in self.__dict__:
             self._app.close()
         if self._redis is not None:
@@ -109,14 +108,14 @@ class Broker:
 def _seq_of(message: bytes, run: str) -> int | None:
     try:
         _, hint = read_hint(message)
-    except WireError:  # whoever takes it out drops it, and says so
+    except WireError:  # the worker that receives it drops it with a warning
         return None
     return hint.seq if hint.run == run else None
 
 
 def _length(connection: Any, queue: str) -> int:
-    # One channel for each queue, since RabbitMQ closes it when the queue does not exist. Passive, so that asking does
-    # not create the queue.
+    # One channel per queue, because RabbitMQ closes a channel if the queue does not exist. Passive, so that the query
+    # does not create the queue.
     from amqp.exceptions import NotFound
 
     with contextlib.closing(connection.channel()) as channel:

@@ -349,7 +349,7 @@ def test_a_module_that_cannot_be_had_says_why(tmp_path: Path) -> None:
     """Its name is Python's own, its import ends the process, or it is not there: told before the first call."""
     targets = _named(tmp_path, "where")
     texts = {
-        "random": ("", "the name is that of "),
+        "random": ("", "has the same name"),
         "ends": ("import os; os._exit(3)", "importing its module ended its process with exit code 3"),
         "raises": ("raise SystemExit('no')", r"raises:where cannot be imported: raises calls sys.exit\('no'\) while"),
     }
