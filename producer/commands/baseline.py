@@ -7,7 +7,7 @@ import msgspec
 
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.comparing.baselines import Baselines, slot_of
 from evalq.producer.comparing.operands import operand
 from evalq.producer.invocation.invocation import Invocation, command
@@ -57,7 +57,7 @@ def _forget(invocation: Invocation, name: str) -> None:
 
 def _size(run: RunCases) -> str:
     answers = max((sum(column.count) for column in run.cases.columns.values()), default=0)
-    return f"{len(run.cases.ids):,} cases, {answers:,} answers"
+    return f"{plural(len(run.cases.ids), 'case')}, {plural(answers, 'answer')}"
 
 
 def _facts(run: RunCases) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalq.evalcore.errors import ConfigError, UsageError
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.importing import sources
 from evalq.producer.invocation.invocation import Invocation, command
 
@@ -47,7 +48,8 @@ def _import(
     written = write(imported, folder, force=force)
     _print_notes(imported)
     outputs = sum(map(len, imported.outputs.values()))
-    click.echo(f"{len(imported.cases)} cases, {len(imported.targets)} targets, {outputs} recorded outputs")
+    found = plural(len(imported.cases), "case"), plural(len(imported.targets), "target")
+    click.echo(", ".join((*found, plural(outputs, "recorded output"))))
     for path in written.files:
         click.echo(f"wrote {path}")
     for path in written.removed:

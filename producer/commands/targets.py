@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalq.evalcore.errors import ConfigError, Incomplete, UsageError
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.driving.interrupts import run_interruptible
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import option, server_options
@@ -164,7 +165,7 @@ def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
     last = [attempts[-1] for attempts in results]
     answered = [result for result in last if not isinstance(result, Failure)]
     failed = Counter(attempt.kind for attempt in every if isinstance(attempt, Failure))
-    click.echo(f"{len(answered)} of {len(results)} calls answered, {len(every)} attempts")
+    click.echo(f"{len(answered)} of {plural(len(results), 'call')} answered, {plural(len(every), 'attempt')}")
     if answered:
         seconds = sorted(answer.latency_seconds for answer in answered)
         worst = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
@@ -178,7 +179,7 @@ def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
         click.echo("failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items())))
     if len(answered) < len(results):
         raise Incomplete(
-            f"{len(results) - len(answered)} of {len(results)} calls have no answer, for the reasons above"
+            f"no answer to {len(results) - len(answered)} of {plural(len(results), 'call')}, for the reasons above"
         )
     return 0
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from evalq.evalcore.compare.comparison import Flip, MeasureComparison
 from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.summary import RunCases
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparison_notes, headline, quarantine_text
 from evalq.producer.page.render import Html, element, joined
 
@@ -63,7 +64,7 @@ def _flips(found: MeasureComparison) -> Html | None:
         if count:
             first = f", the first {_SHOWN}" if count > _SHOWN else ""
             table = _table(("case", "baseline", "candidate"), [_flip(flip, shown) for flip in flips[:_SHOWN]])
-            summary = element("summary", f"{found.measure.name}: {count:,} cases {what}{first}")
+            summary = element("summary", f"{found.measure.name}: {plural(count, 'case')} {what}{first}")
             parts.append(element("details", summary, table))
     return joined(*parts) if parts else None
 

@@ -10,7 +10,7 @@ from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.fold import case_names
-from evalq.evalcore.views.markdown import table, visible
+from evalq.evalcore.views.markdown import plural, table, visible
 from evalq.producer.suites.suite_file import PlannedRun, SuitePlan
 from evalq.producer.sweep.callers import Callers
 from evalq.producer.sweep.estimate import asks_of
@@ -80,7 +80,7 @@ def planned_text(runs: Sequence[PlannedCalls]) -> str:
     calls = sum(run.calls + run.about for run in runs)
     return visible(
         table((*head, "about the outputs") if judged else head, lines)
-        + f"\n{len(runs):,} runs, {calls:,} calls at most\n"
+        + f"\n{plural(len(runs), 'run')}, {plural(calls, 'call')} at most\n"
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from evalq.evalcore.errors import ConfigError, Incomplete, StorageError, UsageError, WireError
 from evalq.evalcore.model.calls import Output, Prompt, Spending
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.monitor.progress import ShownProgress, Watcher
 from evalq.producer.run.backend import CALLS_HERE, CALLS_MOST, Backend
 from evalq.producer.sweep.head import prompts_digest
@@ -292,7 +293,7 @@ class DirectCalls:
     def _progress(self) -> ShownProgress:
         recorded, header, stopping = self._sweep.recorded, self._sweep.header, self._stopping
         notes = [f"{self._calls.busy} in flight"]
-        notes += [f"{recorded.errors} errors"] if recorded.errors else []
+        notes += [plural(recorded.errors, "error")] if recorded.errors else []
         notes += [f"{len(stopping.halted)} of {header.cases} cases decided"] if stopping.there else []
         notes += [f"cost {recorded.cost:.4g}"] if recorded.cost else []
         return ShownProgress(recorded.count, recorded.count, header.total, note=", ".join(notes), unit="calls")

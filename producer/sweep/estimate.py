@@ -157,7 +157,7 @@ def _cost(facts: TargetFacts, means: Means | None, calls: int, live: SweepOption
         yield "tokens: not known before the target was called"
         return
     prompt, completion = calls * means.prompt, calls * means.completion
-    made = f"mean of {means.calls:,} calls made" + (f": {means.source}" if means.source else "")
+    made = f"mean of {plural(means.calls, 'call')} made" + (f": {means.source}" if means.source else "")
     yield f"tokens: about {prompt:,.0f} prompt and {completion:,.0f} completion ({made})"
     if facts.price:
         from evalq.workers.targets.price import Price

@@ -11,6 +11,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import live_calls
 from evalq.evalcore.errors import StorageError
 from evalq.evalcore.model.calls import Output
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.sweep.reuse import Cache, SourceRun, lineage_of
 from evalq.producer.sweep.sweep import Sweep
@@ -120,8 +121,8 @@ class OutputIntake:
         lineage = lineage_of({giver.run: giver for giver in givers}, recorded.reused)
         self._sweep.folder.note(lineage=msgspec.to_builtins(lineage))
         return "; ".join(
-            f"{recorded.reused[giver.run]:,} outputs are those of {giver.run}"
-            + (f" ({giver.otherwise:,} are of other settings of the target)" if giver.otherwise else "")
+            f"{giver.run} gives {plural(recorded.reused[giver.run], 'output')}"
+            + (f" ({giver.otherwise:,} of other settings of the target)" if giver.otherwise else "")
             for giver in givers
         )
 
@@ -178,7 +179,7 @@ class SweepIntake(OutputIntake):
 def warn_of_calls(in_flight: int, reporter: Reporter) -> None:
     """Warn of calls that had not ended when their sweep was left."""
     if in_flight:
-        reporter.warn(f"{in_flight:,} calls were still in flight then: they may have to be paid all the same")
+        reporter.warn(f"{plural(in_flight, 'call')} had not ended then, and may have to be paid all the same")
 
 
 # Cases that its stop rule decides before all of their calls are made.

@@ -9,6 +9,7 @@ from itertools import islice
 
 from evalq.evalcore.errors import AlreadyRunning, Incomplete, StorageError, WireError
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.driving.driver import Acquire, Closing, refuse_halted
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.monitor.progress import ShownProgress
@@ -81,7 +82,7 @@ class SweepWork:
         """How far the calls are."""
         recorded, header, stopping = self._sweep.recorded, self._sweep.header, self._stopping
         notes = [f"{self.seen.busy} in flight"]
-        notes += [f"{recorded.errors} errors"] if recorded.errors else []
+        notes += [plural(recorded.errors, "error")] if recorded.errors else []
         notes += [f"{len(stopping.halted)} of {header.cases} cases decided"] if stopping.there else []
         notes += [f"cost {self.seen.spent:.4g}"] if self.seen.spent else []
         return ShownProgress(recorded.count, recorded.count, header.total, note=", ".join(notes), unit="calls")

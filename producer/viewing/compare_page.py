@@ -14,6 +14,7 @@ from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import is_below
 from evalq.evalcore.views.charts import Chart, Mark, State, derived_charts
+from evalq.evalcore.views.markdown import plural
 from evalq.producer.comparing.comparing import (
     MARGIN,
     VERDICTS,
@@ -179,7 +180,7 @@ def _flips(found: MeasureComparison, shown: MeasureFormat, to: Address) -> Itera
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
         if not count:
             continue
-        caption = f"{count:,} cases {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
+        caption = f"{plural(count, 'case')} {what}" + (f", the first {_LISTED}" if count > _LISTED else "")
         rows = [_flip(flip, shown, to) for flip in flips[:_LISTED]]
         cases = table(f"{measure_title(found.measure.name)}: {caption}", ("Case", "Base", "Compared with it"), rows)
         yield element("details", element("summary", caption), cases, open=what == "lost" or count <= _LISTED)

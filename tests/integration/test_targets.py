@@ -126,8 +126,8 @@ def test_a_call_without_an_answer_is_incomplete(service: tuple[Agent, str], tmp_
                  cwd=tmp_path, MY_KEY=SECRET)  # fmt: skip
     assert done.returncode == 3
     assert "auth" in done.stdout
-    assert "0 of 1 calls answered, 1 attempts" in done.stdout
-    assert done.stderr == "evalq: 1 of 1 calls have no answer, for the reasons above\n"
+    assert "0 of 1 call answered, 1 attempt" in done.stdout
+    assert done.stderr == "evalq: no answer to 1 of 1 call, for the reasons above\n"
     assert SECRET not in done.stdout
     assert 0 < server.client.pttl(RateLimitKeys.of("chat").state) <= 3_600_000
 

@@ -28,7 +28,7 @@ from evalq.evalcore.views.charts import (
     of_answered,
     state_of,
 )
-from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, table
+from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, plural, table
 
 _CASES = 50
 _FAILURES = 20
@@ -315,8 +315,8 @@ def _collapse_tiles(results: Mapping[str, Json]) -> Iterator[Tile]:
 
 def _sentence(results: Mapping[str, Json]) -> str:
     errors, missing = results["outputs"]["errors"], results["cases"]["unrecorded"]
-    parts = [f"{errors:,} outputs have no verdict."] if errors else []
-    parts += [f"{missing:,} cases have no output."] if missing else []
+    parts = [f"{plural(errors, 'output')} without a verdict."] if errors else []
+    parts += [f"{plural(missing, 'case')} without an output."] if missing else []
     parts += [advice] if (advice := on_trust_line(results)) else []
     return " ".join(parts)
 

@@ -255,7 +255,7 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     every = outputs["passed"] + outputs["failed"] + outputs["errors"]
     assert summary.headline == f"{outputs['passed']} of {every} outputs passed"
     assert summary.sentence == (
-        "1 outputs have no verdict. 1 cases have no output. "
+        "1 output without a verdict. 1 case without an output. "
         "People's labels do not bear out the verdicts of polite yet: what rests on these is advisory."
     )
     for label, bounds in (
