@@ -34,6 +34,20 @@ LEAST = 2
 """The fewest answers that are evidence: one answer does not show how far chance moves it."""
 
 
+class Levels(msgspec.Struct, frozen=True):
+    """The numbers of a demand as people read them: ``cand`` after ``base``, the ``change``, and what is ``allowed``.
+
+    ``base`` and ``change`` are empty for a bound. ``low`` and ``high`` are the ends of the interval.
+    """
+
+    cand: str
+    allowed: str
+    low: str
+    high: str
+    base: str = ""
+    change: str = ""
+
+
 class Check(msgspec.Struct, frozen=True):
     """One demand and how the candidate meets it.
 
@@ -44,7 +58,7 @@ class Check(msgspec.Struct, frozen=True):
     ``evidence`` counts the candidate's answers behind the demand; with fewer than `LEAST` it is never GO. ``cases`` are
     those that decided it. If a test of each case names them, ``case_p`` has their p-values, adjusted for all cases.
     ``veto``: if the check names a case, it turns GO into SUSPECT; otherwise it has no effect. ``change``: the check is
-    only about changes since the baseline, not about the candidate by itself.
+    only about changes since the baseline, not about the candidate by itself. ``levels`` has its numbers for people.
     """
 
     metric: str
@@ -62,6 +76,7 @@ class Check(msgspec.Struct, frozen=True):
     case_p: tuple[float, ...] = ()
     veto: bool = False
     change: bool = False
+    levels: Levels | None = None
 
     @property
     def certain(self) -> bool:
@@ -138,7 +153,8 @@ class GateDecision(msgspec.Struct, frozen=True):
     ``notes`` are further facts for the reader. ``look`` is the look at an approved baseline, None without one.
     ``exit_with`` is the exit code if ``decided`` does not set it: 3 for an incomplete run, 5 for recorded runs without
     a common case. ``paired`` counts the equal cases of each run and its baseline. ``failing`` lists the cases that did
-    not pass every time, at most 1,000 of a run. Cases that a check names come first.
+    not pass every time, at most 1,000 of a run. Cases that a check names come first. ``candidates`` are the ids of the
+    runs, and ``folders`` what their user calls them.
     """
 
     decided: Decided
@@ -151,6 +167,7 @@ class GateDecision(msgspec.Struct, frozen=True):
     exit_with: int | None = None
     paired: tuple[PairedCases, ...] = ()
     failing: tuple[FailingCase, ...] = ()
+    folders: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:

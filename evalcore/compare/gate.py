@@ -161,6 +161,7 @@ def decide(
         exit_with=_INCOMPLETE if decided == "INCONCLUSIVE" and lossy else None,
         paired=counts,
         failing=tuple(each for run in candidates for each in _failing(run, partners.get(run.called), counted)),
+        folders=tuple(run.shown for run in candidates),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from evalq.evalcore.compare.comparison import Measured, change_in, p_values
-from evalq.evalcore.compare.decision import Check, Decided
+from evalq.evalcore.compare.decision import Check, Decided, Levels
 from evalq.evalcore.compare.eligibility import CorrectedChange
 from evalq.evalcore.compare.intervals import MeanLevel, level_of
 from evalq.evalcore.compare.numbers import agreed, same, why_no_change, written
@@ -20,7 +20,7 @@ from evalq.evalcore.compare.policy import CHANGES, CaseDemand, Gate, Tier
 from evalq.evalcore.compare.single_cases import CasePasses, by_case
 from evalq.evalcore.compare.spending import SINGLE, Errors
 from evalq.evalcore.compare.summary import CaseSummary
-from evalq.evalcore.contract.measures import Measure, changed, signed
+from evalq.evalcore.contract.measures import Measure, changed, signed, size
 from evalq.evalcore.contract.measures import level as shown
 from evalq.evalcore.errors import UsageError
 
@@ -95,6 +95,12 @@ def bound_checks(gate: Gate, run: CaseSummary, measure: Measure, errors: Errors 
             high,
             p_margin=p,
             evidence=_answers(run, measure),
+            levels=Levels(
+                cand=shown(level.mean, measure),
+                allowed=f"at {'least' if least else 'most'} {shown(bound, measure)}",
+                low=shown(low, measure),
+                high=shown(high, measure),
+            ),
         )
         yield agreed(check, decisions[1])
     if gate.equals is not None:
@@ -184,6 +190,14 @@ def change_checks(
             p_margin=observed.p_margin(margins[0]),
             evidence=change.answers,
             change=True,
+            levels=Levels(
+                cand=shown(change.cand, measure),
+                allowed=size(margins[0], measure),
+                low=changed(change.low, measure),
+                high=changed(change.high, measure),
+                base=shown(change.base, measure),
+                change=changed(change.delta, measure),
+            ),
         )
         yield agreed(check, _dropped(worst, margins[1], errors.no_go))
 

@@ -486,7 +486,8 @@ class RunCases(msgspec.Struct, kw_only=True):
     of these, in any order; empty if evalq could not read them again. ``doubled`` counts the answers in a sample that
     are in several files, by the times of their calls. ``took`` has the usage of single answers by the name of the
     number: "usage.seconds" and the like are of live calls. ``numbers`` describes the numbers of the results. ``day`` is
-    the first day of the run (ISO, UTC), empty if unknown.
+    the first day of the run (ISO, UTC), empty if unknown. ``named`` is what its user calls it: its folder, or the name
+    of its baseline; files keep it empty.
     """
 
     schema: str = CASES_SCHEMA
@@ -512,6 +513,12 @@ class RunCases(msgspec.Struct, kw_only=True):
     lines: list[str] = []
     doubled: int = 0
     day: str = ""
+    named: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Its name for people: that of its folder or baseline; without either, the run's id."""
+        return self.named or self.run
 
     @property
     def looks(self) -> int:

@@ -10,11 +10,12 @@ from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.comparing.baselines import Baselines, slot_of
 from evalq.producer.comparing.operands import operand
+from evalq.producer.comparing.samples import FOLDER
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
 
 
-def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
+def _set(invocation: Invocation, name: str, runs: tuple[str, ...], no_answers: bool) -> None:
     """Approve RUN as the baseline NAME of its evaluator and target; of a suite, give all of its runs.
 
     It is kept in ./evalq-baselines, to be committed and reviewed, and with --broker in the ledger, too. Changes are
@@ -25,8 +26,9 @@ def _set(invocation: Invocation, name: str, runs: tuple[str, ...]) -> None:
         baselines = Baselines(servers)
         for run in runs:
             for found in operand(run, servers):
-                path = baselines.approve(name, found)
+                path = baselines.approve(name, found, answers=not no_answers)
                 click.echo(visible(f"{name}: {slot_of(found)} is run {found.run} ({_size(found)}), in {path}"))
+    click.echo(f"next: git add {FOLDER} && git commit, then evalq run or evalq gate --baseline {name}", err=True)
 
 
 def _list(invocation: Invocation, as_json: bool) -> None:
@@ -79,7 +81,10 @@ COMMAND = click.Group(
     help=__doc__,
     commands=[
         command(
-            _set, _NAME, click.Argument(["runs"], nargs=-1, required=True, metavar="RUN..."), *server_options(),
+            _set, _NAME, click.Argument(["runs"], nargs=-1, required=True, metavar="RUN..."),
+            click.Option(["--no-answers"], is_flag=True,
+                         help="Keep no answers. Else one answer to each case is kept, so that a red build shows it."),
+            *server_options(),
             name="set", text=_set.__doc__ or "",
         ),
         command(_list, as_json(), *server_options(), name="list", text=_list.__doc__ or ""),

@@ -13,14 +13,13 @@ from evalq.evalcore.compare.counting import fault_of
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, write_atomic
+from evalq.producer.comparing.samples import FOLDER, SUFFIX, encode_samples, folder_of, samples_in
 from evalq.producer.outputs.cases import decode_cases
 
 if TYPE_CHECKING:
     from evalq.producer.servers import Servers
 
 
-FOLDER = Path("evalq-baselines")
-"""Small enough to commit, so that approvals are reviewed like other changes."""
 # A name is also a folder's name, so it must not be a path.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._:+-]+")
@@ -33,23 +32,33 @@ class Baselines:
         self._servers = servers
         self._folder = folder
 
-    def approve(self, name: str, run: RunCases) -> Path:
+    def approve(self, name: str, run: RunCases, *, answers: bool = True) -> Path:
         """Keep ``run`` as the baseline ``name`` of its evaluator and target, and restart drift from it; the file.
 
+        With ``answers`` one answer to each case is kept beside it, so that a gate elsewhere can show it.
         Raises UsageError, WireError for a run that cannot be one, OSError.
         """
         _check(name)
         # Cases that no run can have would end each later gate, far from their cause.
         if fault := fault_of(run):
             raise WireError(f"{run.run} does not hold a run's cases: {fault}")
-        slot, data = slot_of(run), msgspec.json.encode(run)
+        slot, data = slot_of(run), msgspec.json.encode(msgspec.structs.replace(run, named=""))
         path = self._path(name, slot)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data + b"\n")
+        self._keep_answers(path.with_name(f"{slot}{SUFFIX}"), run if answers else None)
         if self._servers.named:
             self._servers.baselines.keep(name, slot, data)
             self._servers.drift.approve(run)
         return path
+
+    def _keep_answers(self, path: Path, run: RunCases | None) -> None:
+        folder = folder_of(run) if run is not None else None
+        samples = samples_in(folder, None, passed=True) if folder is not None else {}
+        if samples:
+            write_atomic(path, encode_samples(samples[case] for case in sorted(samples)))
+        else:  # those of another run must not pass for this one's
+            path.unlink(missing_ok=True)
 
     def known(self, name: str) -> list[RunCases]:
         """The runs approved under ``name``, one for each evaluator and target; empty for an unknown name."""
@@ -62,7 +71,7 @@ class Baselines:
                 # After the files, so that the server's run replaces the file's.
                 there = self._servers.baselines.read(name).items()
                 found |= {at: decode_cases(data, f"the baseline {name} in the ledger") for at, data in there}
-        return [found[slot] for slot in sorted(found)]
+        return [msgspec.structs.replace(found[slot], named=name) for slot in sorted(found)]
 
     def every(self) -> tuple[dict[str, list[RunCases]], list[str]]:
         """{name: approved runs}, and the reasons why other names cannot be read."""
@@ -85,6 +94,8 @@ class Baselines:
     def forget(self, name: str) -> Iterator[str]:
         """Drop ``name`` here and on the server; what was dropped."""
         _check(name)
+        for path in sorted((self._folder / name).glob(f"*{SUFFIX}")):
+            path.unlink()
         for path in sorted((self._folder / name).glob("*.json")):
             path.unlink()
             yield str(path)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, MeasureComparison, compare
-from evalq.evalcore.compare.decision import Check, GateDecision, PairedCases, Quarantined
+from evalq.evalcore.compare.decision import Check, Decided, GateDecision, PairedCases, Quarantined
 from evalq.evalcore.compare.eligibility import doubled, paired, same_answers
 from evalq.evalcore.compare.summary import RunCases, RunUsage, common_answers
 from evalq.evalcore.contract.measures import Measure
@@ -78,7 +78,7 @@ VERDICTS = {
 
 def comparison_text(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
     """All measures of two runs, each with its verdict."""
-    lines = [f"# {escape(cand.evaluator)}: {escape(cand.run)} against {escape(base.run)}", ""]
+    lines = [f"# {escape(cand.evaluator)}: {escape(cand.shown)} against {escape(base.shown)}", ""]
     for comparison in found:
         lines += [*_comparison(comparison), ""]
     lines += [*_both_runs(base, cand)]
@@ -87,11 +87,22 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[MeasureCompa
 
 
 def decision_text(decision: GateDecision) -> str:
-    """The decision, and a row for each check."""
+    """The decision in a sentence, and a row for each check."""
+    return f"{decision_head(decision)}\n{decision_demands(decision)}"
+
+
+def decision_head(decision: GateDecision) -> str:
+    """The decision as a heading, and in a sentence."""
     against = f" against {escape(decision.baseline)}" if decision.baseline else ""
     over = headline(decision)
-    title = f"# {decision.decided}: {escape(', '.join(decision.candidates))}{against}{over and f' {escape(over)}'}"
-    lines = [title, ""]
+    names = decision.folders or decision.candidates
+    title = f"# {decision.decided}: {escape(', '.join(names))}{against}{over and f' {escape(over)}'}"
+    return visible(f"{title}\n\n{escape(sentence(decision))}\n")
+
+
+def decision_demands(decision: GateDecision) -> str:
+    """A row for each check, the cases behind them, and the notes."""
+    lines: list[str] = []
     for check in decision.checks:
         if check.veto:
             lines += [f"{check.decided}, {escape(check.metric)}: {escape(check.reason)}", ""]
@@ -109,6 +120,46 @@ def decision_text(decision: GateDecision) -> str:
     if decision.notes:
         lines += ["", *(f"- {escape(note)}" for note in decision.notes)]
     return visible("\n".join(lines) + "\n")
+
+
+_VERBS: dict[Decided, str] = {
+    "GO": "The candidate keeps what the policy demands",
+    "NO-GO": "The candidate is worse than the policy allows",
+    "SUSPECT": "The candidate got worse beyond chance, by an amount that the answers do not show",
+    "INCONCLUSIVE": "The answers cannot tell whether the candidate is worse",
+}
+
+
+def sentence(decision: GateDecision) -> str:
+    """The decision in one sentence for people who do not know the policy: what it is about, before and now."""
+    critical = [check for check in decision.checks if check.tier == "critical"]
+    deciding = [check for check in critical if check.decided == decision.decided] or critical
+    # A demand on the mean says more than the cases behind it; those have a list of their own.
+    check = next((each for each in deciding if not each.veto), deciding[0] if deciding else None)
+    if check is None:
+        return f"{_VERBS[decision.decided]}."
+    opening = _VERBS[decision.decided]
+    if decision.decided == "NO-GO" and not check.change:
+        opening = "The candidate does not keep what the policy demands"
+    elif decision.decided == "SUSPECT" and check.veto:
+        opening = "Single cases got worse beyond chance"
+    elif decision.decided == "INCONCLUSIVE" and check.levels is None:
+        opening = "Nothing shows that the candidate is worse, and nothing excludes it"
+    return f"{opening}: {_about(check)}."
+
+
+def _about(check: Check) -> str:
+    levels = check.levels
+    if levels is None:
+        return f"{check.metric}: {check.reason.rstrip('.')}"
+    if not levels.change:
+        return (
+            f"{check.metric} is {levels.cand} (between {levels.low} and {levels.high}), and has to be {levels.allowed}"
+        )
+    return (
+        f"{check.metric} went from {levels.base} to {levels.cand} ({levels.change}; for these cases between "
+        f"{levels.low} and {levels.high}), and may get worse by {levels.allowed}"
+    )
 
 
 def headline(decision: GateDecision) -> str:

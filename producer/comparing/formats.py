@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from html import escape as escape_html
 from typing import Literal
@@ -10,8 +11,9 @@ from typing import Literal
 import msgspec
 
 from evalq.evalcore.compare.summary import RunCases
-from evalq.evalcore.views.markdown import escape, table, visible
+from evalq.evalcore.views.markdown import escape, plural, table, visible
 from evalq.producer.comparing.outcome import DecisionOutcome, OutcomePoint, PointState
+from evalq.producer.comparing.samples import folder_of
 from evalq.producer.outputs.junit import JunitSuite, State, Testcase, class_of, failing_cases, junit, run_suite
 
 _AnnotationKind = Literal["error", "warning", "notice"]
@@ -115,7 +117,7 @@ _SUMMARY_BYTES = 1_000_000
 """GitHub drops a summary of more than 1 MiB."""
 _COMMENT_BYTES = 60_000
 """GitHub takes comments of up to 65,536 characters."""
-_SUMMARY_ROWS, _COMMENT_ROWS, _CELL = 1_000, 20, 200
+_SUMMARY_ROWS, _COMMENT_ROWS, _CELL, _NAMED = 1_000, 20, 200, 20
 
 _LINKED = re.compile(r"\\#(?=\d)|\bGH-(?=\d)|!(?=\d)")
 """Text that forges would turn into links to other issues."""
@@ -155,10 +157,83 @@ def _cut_to(outcome: DecisionOutcome, head: str, most: int, rows: int) -> bytes:
 
 
 def _markdown(outcome: DecisionOutcome, rows: int) -> str:
-    whole = [text.rstrip("\n") for text in (outcome.text, outcome.matrix) if text]
-    parts = [*whole, *(part for run in outcome.runs for part in _failed_cases(outcome, run, rows))]
+    parts = [
+        outcome.text,
+        _levels(outcome),
+        # Cutting takes whole lines from the end, so what explains the decision comes first.
+        *(part for run in outcome.runs for part in _named_cases(outcome, run)),
+        *(part for run in outcome.runs for part in _samples(outcome, run)),
+        *_more(outcome),
+        outcome.demands and f"## What the policy demands\n\n{outcome.demands}",
+        outcome.matrix,
+        *(part for run in outcome.runs for part in _failed_cases(outcome, run, rows)),
+    ]
+    parts = [part.strip("\n") for part in parts if part]
     text = visible("\n\n".join(parts)).encode(errors="replace").decode()
     return _LINKED.sub(lambda found: f"{found[0]}\N{ZERO WIDTH SPACE}", text)
+
+
+def _levels(outcome: DecisionOutcome) -> str:
+    """The numbers of the demands, base beside candidate."""
+    if not outcome.levels:
+        return ""
+    head = ("", f"baseline {outcome.baseline}".rstrip(), "candidate", "change (these cases)", "allowed")
+    rows: list[tuple[object, ...]] = [
+        (metric, each.base, each.cand, each.change and f"{each.change} ({each.low} to {each.high})", each.allowed)
+        for metric, each in outcome.levels
+    ]
+    return table(head, rows)
+
+
+def _named_cases(outcome: DecisionOutcome, run: RunCases) -> Iterator[str]:
+    """The cases that got worse beyond chance."""
+    named = outcome.named(run)
+    worse = [each for each in outcome.worst_first(run) if each.case in named][:_NAMED]
+    if not worse or run.called not in outcome.compared:
+        return
+    yield f"## {plural(len(named), 'case')} of {escape(run.called)} got worse beyond chance"
+    rows: list[tuple[object, ...]] = [
+        (each.case[:_CELL], _counts(each.before), _counts((each.passed, each.answers))) for each in worse
+    ]
+    yield table(("case", "baseline", "candidate"), rows)
+
+
+def _counts(counts: tuple[int, int] | None) -> str:
+    return "no answer" if counts is None or not counts[1] else f"{counts[0]:,} of {counts[1]:,} passed"
+
+
+def _samples(outcome: DecisionOutcome, run: RunCases) -> Iterator[str]:
+    """Two of the cases that got worst, each with an answer of the baseline and one of the candidate."""
+    for base, cand in outcome.samples(run):
+        yield f"### An answer to {escape(cand.case[:_CELL])}"
+        if cand.question:
+            yield f"Question:\n\n{_quoted(cand.question)}"
+        if base is not None:
+            yield f"The baseline answered{'' if base.passed else ' (failed)'}:\n\n{_quoted(base.answer)}"
+        why = "" if cand.passed else f" (failed{f': {escape(cand.reason)}' if cand.reason else ''})"
+        yield f"The candidate answered{why}:\n\n{_quoted(cand.answer)}"
+
+
+def _quoted(text: str) -> str:
+    """A text of others as code, which nothing in it can end."""
+    text = visible(text)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _more(outcome: DecisionOutcome) -> Iterator[str]:
+    """Where the whole report is, and the commands that show more."""
+    lines = []
+    for run in outcome.runs:
+        if (folder := folder_of(run)) is None:
+            continue
+        here = shlex.quote(str(folder.path))
+        lines.append(f"- {escape(run.called)}: report `{folder.path}/report.html`, all answers `evalq view {here}`")
+        if run.called in outcome.compared and outcome.baseline:
+            lines.append(f"- case by case: `evalq compare {shlex.quote(outcome.baseline)} {here}`")
+    if lines and not any("`" in str(run.named) for run in outcome.runs):
+        yield "## See more"
+        yield "\n".join(lines)
 
 
 def _failed_cases(outcome: DecisionOutcome, run: RunCases, most: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import StorageError, UsageError
 from evalq.evalcore.files import lock_file, open_appending, read_plain, write_atomic
 from evalq.evalcore.model.canonical import digest
-from evalq.producer.comparing.baselines import FOLDER
+from evalq.producer.comparing.samples import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

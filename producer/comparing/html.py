@@ -19,7 +19,7 @@ _NO_MATHS = "tex2jax_ignore mathjax_ignore"
 def comparison_html(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
     """All measures of two runs in one table, then the cases that changed most by each."""
     head = ("", "verdict", "baseline", "candidate", "change", "95 % between", "p worse", "cases", "missing")
-    title = element("h4", f"{cand.evaluator}: {cand.run} against {base.run}")
+    title = element("h4", f"{cand.evaluator}: {cand.shown} against {base.shown}")
     details = [part for each in found for part in (_notes(each), _flips(each))]
     return _block(title, _table(head, [_measure(each) for each in found]), *details)
 
@@ -28,7 +28,8 @@ def decision_html(decision: GateDecision) -> str:
     """The decision, a row for each check, and the notes."""
     against = f" against {decision.baseline}" if decision.baseline else ""
     over = headline(decision)
-    title = element("h4", f"{decision.decided}: {', '.join(decision.candidates)}{against}{over and f' {over}'}")
+    names = ", ".join(decision.folders or decision.candidates)
+    title = element("h4", f"{decision.decided}: {names}{against}{over and f' {over}'}")
     rows = [(check.decided, check.metric, check.demand, check.reason, check.tier) for check in decision.checks]
     table = _table(("", "number", "has to be", "why", "tier"), rows)
     notes = element("ul", *[element("li", note) for note in decision.notes]) if decision.notes else None

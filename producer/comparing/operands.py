@@ -49,7 +49,7 @@ def _runs_of_results(path: Path) -> list[RunCases] | None:
     if not reports:
         return _run_of_document(path, data)
     found = list(_folders_with(path, {line for _, line in reports}))
-    return [cases_of(_folder_with(path, name, line, found)) for name, line in reports]
+    return [named_by_folder(_folder_with(path, name, line, found)) for name, line in reports]
 
 
 def _run_of_document(path: Path, data: Any) -> list[RunCases] | None:
@@ -59,7 +59,7 @@ def _run_of_document(path: Path, data: Any) -> list[RunCases] | None:
     for report_path in _nearby_reports(path):
         folder = RunFolder.existing(report_path.parent)
         if _shows_document(folder, data):
-            return [cases_of(folder)]
+            return [named_by_folder(folder)]
     return None
 
 
@@ -147,6 +147,18 @@ def operand(given: str, servers: Servers) -> list[RunCases]:
     return [_of_ledger(given, servers)]
 
 
+def named_by_folder(folder: RunFolder) -> RunCases:
+    """The cases of a run folder, called as its folder is."""
+    return msgspec.structs.replace(cases_of(folder), named=_from_here(folder.path))
+
+
+def _from_here(path: Path) -> str:
+    """``path`` as it is typed here: relative, if it is in the current folder."""
+    with contextlib.suppress(ValueError):
+        path = path.absolute().relative_to(Path.cwd())
+    return str(path)
+
+
 def base_of(given: str, servers: Servers) -> list[RunCases]:
     """The runs that ``given`` names as a baseline: approved runs come before a path of that name.
 
@@ -187,7 +199,7 @@ def _of_folder(folder: RunFolder, servers: Servers) -> RunCases:
     """The cases of a run folder; of a folder with the report alone, those in the ledger."""
     if servers.named and not folder.records.is_file() and not (folder.path / CASES).is_file():
         return _of_ledger(folder.info().run, servers)
-    return cases_of(folder)
+    return named_by_folder(folder)
 
 
 def _of_file(path: Path) -> RunCases:
@@ -195,7 +207,7 @@ def _of_file(path: Path) -> RunCases:
     if path.name == "report.json":
         folder = path.parent
         if (folder / "run.json").is_file():
-            return cases_of(RunFolder.existing(folder))
+            return named_by_folder(RunFolder.existing(folder))
         if (folder / CASES).is_file():
             return decode_cases(read_plain(folder / CASES), str(folder / CASES))
         raise UsageError(f"{path}: a report alone does not say how each case went; name its run folder, or {CASES}")
@@ -206,7 +218,10 @@ def _of_file(path: Path) -> RunCases:
             f"{path} is not a run: name a run folder, its {CASES}, results as --format json prints them, a baseline, "
             "or the id of a run"
         )
-    return decode_cases(data, str(path))
+    found = decode_cases(data, str(path))
+    # The cases of a run folder are called as the folder is; a file of another name says nothing about where it is from.
+    here = path.name == CASES and (path.parent / "run.json").is_file()
+    return msgspec.structs.replace(found, named=_from_here(path.parent)) if here else found
 
 
 def _of_ledger(run: str, servers: Servers) -> RunCases:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, MeasureComparison, Verdict
-from evalq.evalcore.compare.decision import Check, Decided, FailingCase, GateDecision, Quarantined
+from evalq.evalcore.compare.decision import Check, Decided, FailingCase, GateDecision, Levels, Quarantined
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import changed, level
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape
-from evalq.producer.comparing.comparing import comparison_text, decision_text, quarantine_text
+from evalq.producer.comparing.comparing import comparison_text, decision_demands, decision_head, quarantine_text
+from evalq.producer.comparing.samples import Sample, base_samples, folder_of, samples_in
 
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
@@ -49,7 +50,8 @@ class DecisionOutcome(NamedTuple):
     ``runs`` have the cases to show; ``text`` is the whole outcome as Markdown, ``document`` as JSON. ``allowed``: an
     open outcome may pass. ``quarantined`` maps (run, case) to the reason. ``matrix`` shows the runs of a suite's
     matrices side by side, as Markdown. ``failing`` are cases that did not pass every time, and ``compared`` the names
-    of runs that have a baseline.
+    of runs that have a baseline. ``demands`` is the part of the text that explains each demand, ``levels`` the numbers
+    side by side, ``baseline`` what they are compared with.
     """
 
     what: str
@@ -64,6 +66,25 @@ class DecisionOutcome(NamedTuple):
     matrix: str = ""
     failing: tuple[FailingCase, ...] = ()
     compared: frozenset[str] = frozenset()
+    demands: str = ""
+    levels: tuple[tuple[str, Levels], ...] = ()
+    baseline: str = ""
+
+    def worst_first(self, run: RunCases) -> list[FailingCase]:
+        """The cases of ``run`` that did not pass every time: named ones first, then by how far they fell."""
+        named = self.named(run)
+        listed = [each for each in self.failing if each.run == run.called]
+        return sorted(listed, key=lambda each: (each.case not in named, -_fall(each), each.case))
+
+    def samples(self, run: RunCases) -> list[tuple[Sample | None, Sample]]:
+        """(an answer of the baseline, one of the candidate) to each of the cases that got worst."""
+        listed = [each for each in self.worst_first(run) if each.case in self.named(run) or _fall(each) > 0]
+        folder, cases = folder_of(run), [each.case for each in listed[:_SAMPLES]]
+        if self.state == "kept" or folder is None or not cases:
+            return []
+        ours = samples_in(folder, cases, passed=False)
+        theirs = base_samples(self.baseline, run, cases)
+        return [(theirs.get(case), ours[case]) for case in cases if case in ours]
 
     def named(self, run: RunCases) -> set[str]:
         """The cases of ``run`` that a blocking check names: all others may have failed by chance."""
@@ -87,6 +108,16 @@ class DecisionOutcome(NamedTuple):
     def passes(self) -> bool:
         """Whether it lets the change pass."""
         return self.state == "kept" or (self.state == "open" and self.allowed)
+
+
+_SAMPLES = 2
+"""Cases of a run that have sample answers."""
+
+
+def _fall(case: FailingCase) -> float:
+    """How far the case's share of passes fell since the baseline; without one, how far it is from passing always."""
+    now = case.passed / case.answers if case.answers else 0.0
+    return (case.before[0] / case.before[1] if case.before else 1.0) - now
 
 
 class ComparedRuns(NamedTuple):
@@ -117,7 +148,7 @@ def of_decision(
         for each in decision.quarantined
         if each.quarantined and not each.regressed
     }
-    text, document = decision_text(decision), msgspec.to_builtins(decision)
+    text, document = decision_head(decision), msgspec.to_builtins(decision)
     shown = ""
     if matrices:
         from evalq.producer.suites.summary import matrix_text  # imports the suite files' code, which few decisions need
@@ -138,6 +169,9 @@ def of_decision(
         matrix=shown,
         failing=decision.failing,
         compared=frozenset(each.run for each in decision.paired),
+        demands=decision_demands(decision),
+        levels=tuple((check.metric, check.levels) for check in decision.checks if check.levels is not None),
+        baseline=decision.baseline,
     )
 
 
@@ -177,7 +211,7 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> DecisionOutcome:
 
 
 def _measure_point(pair: ComparedRuns, found: MeasureComparison) -> OutcomePoint:
-    name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.run}"
+    name = f"{pair.cand.called}.{found.measure.name}: not worse than {pair.base.shown}"
     seen = found.observed
     reason, measure = "no case has an answer in both runs", found.measure
     if seen is not None:

@@ -23,12 +23,13 @@ from evalq.evalcore.compare.spending import SCREEN, Errors, confirmation_errors
 from evalq.evalcore.compare.summary import RunCases, pooled
 from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.producer.comparing.baselines import FOLDER, Baselines
+from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.comparing import decision_text
 from evalq.producer.comparing.decision_files import check_decision_output, errors_written, exit_code, write_decision
 from evalq.producer.comparing.gate_record import GateRecord
 from evalq.producer.comparing.gating import MatchedRuns, candidates_of, gate_runs, is_approved, matched, refuse_itself
 from evalq.producer.comparing.operands import operand
+from evalq.producer.comparing.samples import FOLDER
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, echo_markdown
 from evalq.producer.suites.suite_file import SuitePlan

@@ -3,6 +3,7 @@
     python -m tests.bench.gate_errors --pairs 400 --seed 1 > docs/reference/gate-errors.md
     python -m tests.bench.repeat_errors --runs 2000 --seed 1 >> docs/reference/gate-errors.md
     python -m tests.bench.live_errors --pairs 600 --seed 1 >> docs/reference/gate-errors.md
+    python -m tests.bench.lost_replies --runs 1000 --seed 1 >> docs/reference/gate-errors.md
 
 Each cell draws pairs of runs from one golden set: cases with their own pass rates around a mean, and a number of
 repeats, which may differ from case to case. Nothing is changed between the two, or the candidate's rates fall by half

@@ -77,7 +77,7 @@ def test_both_places_count_alike(
 def test_a_default_that_is_written_down_is_the_same_demand() -> None:
     """As is a key that a later version adds."""
     gate = {"metric": "vs.pass_rate", "max_drop": 0.1}
-    policies = [Policy.model_validate(each) for each in ({"gates": [gate]}, {"gates": [gate], "missing": 0})]
+    policies = [Policy.model_validate(each) for each in ({"gates": [gate]}, {"gates": [gate], "worse_cases": "none"})]
     assert len({baseline_digest(each, []) for each in policies}) == 1
     assert baseline_digest(policies[0].model_copy(update={"missing": 1}), []) != baseline_digest(policies[0], [])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import ascii_letters, digits
 
@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import evalq
+from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError
 from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.operands import operand, partner
@@ -35,13 +36,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield one
 
 
+def unnamed(runs: Iterable[RunCases]) -> list[RunCases]:
+    """The runs without what their user calls them, which depends on how they were named."""
+    return [msgspec.structs.replace(run, named="") for run in runs]
+
+
 def test_every_way_to_name_a_run_means_the_same(made: Made, here: Path, nobody: Servers) -> None:
     """Its folder, its report, its cases, its id, a baseline."""
     folder = made("evalq-runs/mine", [("a", True), ("b", False)])
     run = cases_of(RunFolder.existing(folder))
     Baselines(nobody).approve("main", run)
     for name in (str(folder), f"{folder}/report.json", f"{folder}/cases.json", "mine", run.run, "main"):
-        assert operand(name, nobody) == [run], name
+        (found,) = operand(name, nobody)
+        assert unnamed([found]) == [run], name
+        assert found.shown == ("main" if name == "main" else "evalq-runs/mine")
 
 
 def test_a_file_that_is_none_and_a_name_that_is_none_say_what_to_do(made: Made, here: Path, nobody: Servers) -> None:
@@ -82,7 +90,7 @@ def test_a_target_s_name_stays_in_its_folder(made: Made, here: Path, nobody: Ser
     run.target = "../../etc/passwd"
     path = Baselines(nobody).approve("main", run)
     assert path.resolve().parent == here / "evalq-baselines" / "main"
-    assert Baselines(nobody).known("main") == [run]
+    assert unnamed(Baselines(nobody).known("main")) == [run]
 
 
 def test_the_ledger_keeps_baselines_for_every_machine(
@@ -95,7 +103,7 @@ def test_the_ledger_keeps_baselines_for_every_machine(
         Baselines(Servers(Settings())).approve("main", old)
         elsewhere = Baselines(servers, here / "elsewhere")
         elsewhere.approve("main", new)
-        assert Baselines(servers).known("main") == [new]
+        assert unnamed(Baselines(servers).known("main")) == [new]
         assert Baselines(servers, here / "third").names() == ["main"]
         assert list(Baselines(servers).forget("main")) == [
             "evalq-baselines/main/verification.json",
@@ -146,8 +154,9 @@ def test_choices_of_other_names_are_other_baselines(made: Made, here: Path, serv
             baselines = Baselines(servers)
             for each in runs:
                 baselines.approve("chosen", each)
-            assert sorted(baselines.known("chosen"), key=lambda each: each.run) == runs
-            assert [partner(each, baselines.known("chosen"), "chosen") for each in runs] == runs
+            known = baselines.known("chosen")
+            assert unnamed(sorted(known, key=lambda each: each.run)) == runs
+            assert unnamed([partner(each, known, "chosen") for each in runs]) == runs
     assert all(set(path.stem) <= set(ascii_letters + digits + "._@~+-") for path in here.rglob("chosen/*.json"))
 
 

@@ -1,0 +1,190 @@
+"""Sample answers for a decision: what a case was asked, and what the baseline and the candidate answered.
+
+A run's samples are read from its folder. A baseline keeps one answer to each case beside its file, since a checkout in
+CI has no run folder of the baseline. Questions and answers are text of others, and may be anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalq.evalcore.compare.summary import RunCases
+from evalq.evalcore.contract import plugins
+from evalq.evalcore.contract.evaluator import Evaluator
+from evalq.evalcore.contract.plugins import stdout_to_stderr
+from evalq.evalcore.errors import EvalqError
+from evalq.evalcore.files import open_input
+from evalq.evalcore.records.inputs import format_suffixes
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.tables import records_of
+from evalq.producer.page.answers import answer_of, input_path, question_in
+
+LONGEST = 600
+"""Characters of a question or an answer that are shown; the run folder has all of it."""
+KEPT_BYTES = 1 << 20
+"""What a baseline keeps of answers at most."""
+
+
+class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An answer to a case; ``reason`` says why it failed."""
+
+    case: str
+    answer: str
+    question: str = ""
+    passed: bool = True
+    reason: str = ""
+
+
+class _Found(msgspec.Struct):
+    """The first record of a case that went as wanted, or its first one at all."""
+
+    record: str
+    line: bytes
+    wanted: bool
+    reason: str
+
+
+@stdout_to_stderr()
+def samples_in(folder: RunFolder, cases: Collection[str] | None, *, passed: bool) -> dict[str, Sample]:
+    """{case: an answer to it}, one that ``passed`` or did not if there is one; of all cases if ``cases`` is None.
+
+    Empty for a folder without records, and for an evaluator without cases.
+    """
+    with contextlib.suppress(EvalqError, OSError, ValueError, KeyError):
+        found = _records(folder, plugins.get(folder.report()["evaluator"]), cases, passed=passed)
+        answers = _answers(folder, found)
+        return {
+            case: Sample(
+                case,
+                _cut(answers[case]),
+                _question(folder, case) if cases is not None else "",
+                each.wanted == passed,
+                _cut(each.reason),
+            )
+            for case, each in found.items()
+            if case in answers
+        }
+    return {}
+
+
+def _records(
+    folder: RunFolder, evaluator: Evaluator[Any, Any], cases: Collection[str] | None, *, passed: bool
+) -> dict[str, _Found]:
+    measures, rows = evaluator.measures, evaluator.views.rows
+    if measures is None:
+        return {}
+    see, decode = rows.reader(folder.report()), msgspec.json.Decoder(rows.line).decode
+    plain = msgspec.json.Decoder().decode
+    found: dict[str, _Found] = {}
+    left = set(cases) if cases is not None else None
+    with records_of(folder).open("rb") as lines:
+        for line in lines:
+            if left is not None and not left:
+                break
+            observation = measures.observe(plain(line))
+            if observation is None or (left is not None and observation.case not in left):
+                continue
+            row = see(decode(line))
+            if row is None:
+                continue
+            good = row.state == "good"
+            known = found.get(observation.case)
+            if known is None or (not known.wanted and good == passed):
+                found[observation.case] = _Found(row.record, line, good == passed, "" if good else row.reason or "")
+            if left is not None and good == passed:
+                left.discard(observation.case)
+    return found
+
+
+def _answers(folder: RunFolder, found: Mapping[str, _Found]) -> dict[str, str]:
+    """{case: the answer of its record}, from the file of outputs, or as far as the record itself has it."""
+    wanted: dict[Path, dict[int, str]] = {}
+    answers = {}
+    for case, each in found.items():
+        place = input_path(folder, each.record)
+        if place is not None:
+            wanted.setdefault(place[0], {})[place[1]] = case
+        elif b'"output"' in each.line:
+            answers[case] = _said(each.line)
+    for path, numbers in wanted.items():
+        if not path.name.endswith(format_suffixes("jsonl")):
+            continue
+        with open_input(path) as lines:
+            for number, line in enumerate(islice(lines, max(numbers) + 1)):
+                if number in numbers:
+                    answers[numbers[number]] = _said(line)
+    return answers
+
+
+def _said(line: bytes) -> str:
+    answer = answer_of(line)
+    return answer.text or answer.error
+
+
+def _question(folder: RunFolder, case: str) -> str:
+    question = question_in(folder, case)
+    return _cut("\n".join(text for _, text in question.messages)) if question else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"
+
+
+# The answers that a baseline keeps, beside its file.
+
+FOLDER = Path("evalq-baselines")
+"""Where baselines are: small enough to commit, so that approvals are reviewed like other changes."""
+SUFFIX = ".answers.jsonl"
+
+
+def encode_samples(samples: Iterable[Sample]) -> bytes:
+    """The file of a baseline's answers: as many as `KEPT_BYTES` have room for."""
+    lines, room = [], KEPT_BYTES
+    for sample in samples:
+        line = msgspec.json.encode(sample) + b"\n"
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+    return b"".join(lines)
+
+
+def kept_samples(path: Path, cases: Sequence[str]) -> dict[str, Sample]:
+    """{case: the answer that the baseline in ``path`` keeps}; without the cases of which it keeps none."""
+    found: dict[str, Sample] = {}
+    with contextlib.suppress(EvalqError, OSError, msgspec.DecodeError, UnicodeDecodeError), open_input(path) as lines:
+        for line in islice(lines, KEPT_BYTES):
+            sample = msgspec.json.decode(line, type=Sample)
+            if sample.case in cases:
+                found[sample.case] = sample
+    return found
+
+
+def folder_of(run: RunCases) -> RunFolder | None:
+    """The folder that ``run`` was named by, if it is here."""
+    path = Path(run.named) if run.named else None
+    with contextlib.suppress(EvalqError, OSError, ValueError):
+        return RunFolder.existing(path) if path is not None and path.is_dir() else None
+    return None
+
+
+def base_samples(baseline: str, run: RunCases, cases: Sequence[str]) -> dict[str, Sample]:
+    """{case: an answer that passed} of what ``run`` is compared with: a baseline's name, or a run folder."""
+    if not baseline:
+        return {}
+    kept = sorted(path for path in (FOLDER / baseline).glob(f"*{SUFFIX}") if _is_of(path, run))
+    for path in kept:
+        if found := kept_samples(path, cases):
+            return found
+    folder = folder_of(msgspec.structs.replace(run, named=baseline))
+    return samples_in(folder, cases, passed=True) if folder is not None else {}
+
+
+def _is_of(path: Path, run: RunCases) -> bool:
+    return path.name.removesuffix(SUFFIX).partition("@")[0] == run.called
