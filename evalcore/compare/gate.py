@@ -69,7 +69,7 @@ from evalq.evalcore.views.markdown import plural
 
 _NONE, _NONE_NEW = "no collapsed case", "no newly collapsed case"
 _NAMED, _KEPT = 5, 20
-_INCOMPLETE = 3
+INCOMPLETE = 3
 """The exit code if evalq's machinery lost answers; the run itself ends with the same code."""
 _MOST_FAILING = 1_000
 """The limit for each run: nobody reads a file that shows more of them."""
@@ -158,7 +158,7 @@ def decide(
         tuple(run.run for run in candidates),
         baseline,
         excluded,
-        exit_with=_INCOMPLETE if decided == "INCONCLUSIVE" and lossy else None,
+        exit_with=INCOMPLETE if decided == "INCONCLUSIVE" and lossy else None,
         paired=counts,
         failing=tuple(each for run in candidates for each in _failing(run, partners.get(run.called), counted)),
         folders=tuple(run.shown for run in candidates),

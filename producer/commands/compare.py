@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from evalq.producer.comparing.gating import is_approved
 from evalq.producer.comparing.operands import base_of, operand, partner
 from evalq.producer.comparing.outcome import ComparedRuns
 from evalq.producer.invocation.finding import warn
-from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
+from evalq.producer.invocation.invocation import Invocation, command, echo_markdown, next_step
 from evalq.producer.invocation.options import Finite, as_json, decision_outputs, server_options
 
 
@@ -44,6 +45,11 @@ def _compare(
                 click.echo(msgspec.json.encode({"base": before.run, "cand": run.run, "measures": measures}))
             else:
                 echo_markdown(comparison_text(before, run, measures), nl=False)
+        if compared and not as_json:
+            # A baseline's name is no folder, and only folders have answers to look at.
+            folders = [each.named for each in compared[-1][:2] if each.named and Path(each.named).is_dir()]
+            answers = f"look at the answers: evalq view {shlex.join(folders)}; " if folders else ""
+            next_step(f"{answers}block merges by a policy: evalq init --ci github")
 
 
 COMMAND = command(

@@ -15,7 +15,7 @@ from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import driver_hint, folders
-from evalq.producer.invocation.invocation import Invocation, command
+from evalq.producer.invocation.invocation import Invocation, command, next_step
 from evalq.producer.invocation.options import as_json, server_options
 from evalq.producer.monitor.fleet import format_duration
 from evalq.producer.servers import Servers
@@ -40,6 +40,9 @@ def _list(invocation: Invocation, as_json: bool) -> None:
         click.echo(_line(f"{facts['run']:<28} {text}"))
     if not rows and not away:
         click.echo(f"there is no run in ./{RUNS}" + (", and none in the ledger" if named else ""), err=True)
+        next_step("make first cases and a target: evalq init")
+    else:
+        next_step("look at one: evalq view RUN; compare two: evalq compare BASE CAND")
 
 
 def _ledger_only(known: Collection[str], servers: Servers) -> Iterator[tuple[str, dict[str, Json]]]:

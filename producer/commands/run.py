@@ -6,7 +6,8 @@ of them are done and the file has a policy, it is the gate's: 0 for GO, 1 for NO
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,8 @@ import msgspec
 
 from evalq.evalcore.errors import EvalqError, Interrupted
 from evalq.evalcore.model.canonical import Json, canonical_json
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import escape, visible
+from evalq.producer.comparing.comparing import comparison_text, verdict_sentence
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_in_earlier_files, errors_written, exit_code
 from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
@@ -40,6 +42,7 @@ from evalq.producer.suites.suite_file import PlannedRun, SuitePlan, load_suite
 from evalq.producer.suites.summary import matrix_rows, matrix_text
 
 if TYPE_CHECKING:
+    from evalq.producer.comparing.outcome import ComparedRuns
     from evalq.producer.folder.job import Job
     from evalq.producer.folder.run_folder import RunFolder
     from evalq.producer.monitor.progress import Reporter
@@ -79,6 +82,10 @@ def _run(
     worst = max((each.code for each in ended), key=_SEVERITY.index, default=0)
     done = [each.folder for each in ended if each.folder is not None]
     decision, output = None, invocation.output
+    compared = list(_compare_pairs(suite, ended)) if rows else []
+    if output.fmt == "markdown" and not output.json_lines:
+        for pair in compared:
+            echo_markdown(f"{comparison_text(*pair)}\nVerdict: {escape(verdict_sentence(*pair))}\n")
     if suite.policy and not worst and done:
         decision = gate_suite(
             suite, done, gate, invocation, reporter, allow_inconclusive=allow_inconclusive, matrices=rows
@@ -86,8 +93,11 @@ def _run(
     if output.fmt == "json" and not invocation.start.detach and not output.json_lines:
         more = {} if decision is None else {"decision": msgspec.to_builtins(decision)}
         more |= {"matrices": msgspec.to_builtins(rows)} if rows else {}
+        more |= {"comparisons": [pair.document for pair in compared]} if compared else {}
         click.echo(canonical_json({"suite": suite.name, "runs": [each.report for each in ended], **more}))
     if decision is None:
+        if done and not worst and not invocation.start.detach:
+            reporter.say(f"next: {_after(suite, done)}")
         return worst
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
@@ -113,6 +123,37 @@ def _run_all(
     if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
         echo_markdown(matrix_text(rows))
     return ended, rows
+
+
+def _compare_pairs(suite: SuitePlan, ended: list[_SuiteRun]) -> Iterator[ComparedRuns]:
+    """The two runs of each matrix of two, compared: the first one is the base. None where that says nothing."""
+    from evalq.producer.comparing.comparing import compare_runs
+    from evalq.producer.comparing.operands import named_by_folder
+    from evalq.producer.comparing.outcome import ComparedRuns
+
+    matrices: dict[str, list[RunFolder | None]] = {}
+    for run, each in zip(suite.runs, ended, strict=True):
+        if run.base and run.evaluator.measures is not None:
+            matrices.setdefault(run.base, []).append(None if each.code else each.folder)
+    for name, folders in matrices.items():
+        there = [folder for folder in folders if folder is not None]
+        if len(there) != 2 or len(folders) != 2:
+            continue
+        try:
+            base, cand = map(named_by_folder, there)
+            yield ComparedRuns(base, cand, compare_runs(base, cand))
+        except EvalqError as error:  # such as answers that both have from an earlier run
+            click.echo(visible(f"note: {name}: its two runs are not compared: {error}"), err=True)
+
+
+def _after(suite: SuitePlan, done: list[RunFolder]) -> str:
+    """What to do after a suite without a decision."""
+    names = [shlex.quote(str(folder.path)) for folder in done]
+    if len(names) == 2 and suite.runs[0].base:
+        return f"look at the answers side by side: evalq view {' '.join(names)}"
+    if len(names) > 1 and suite.runs[0].base:
+        return f"compare any two: evalq compare {names[0]} {names[1]}"
+    return f"look at the answers: evalq view {' '.join(names[:3])}; block merges: add a policy (evalq init --suite)"
 
 
 def _refuse_uncallable(suite: SuitePlan, backend: Backend) -> None:

@@ -86,6 +86,19 @@ def comparison_text(base: RunCases, cand: RunCases, found: Sequence[MeasureCompa
     return visible("\n".join(lines).rstrip() + "\n")
 
 
+def verdict_sentence(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
+    """The verdict by the first measure of two runs, in one sentence."""
+    first = next((each for each in found if each.observed is not None), None)
+    if first is None or first.observed is None:
+        return f"{cand.shown} and {base.shown} answered no case in common, so nothing is known."
+    seen, shown = first.observed, MeasureFormat(first.measure)
+    return (
+        f"{cand.shown} is {VERDICTS[first.verdict]} against {base.shown}: {first.measure.name} went from "
+        f"{shown.level(seen.base)} to {shown.level(seen.cand)} ({shown.change(seen.delta)}; for these cases between "
+        f"{shown.change(seen.low)} and {shown.change(seen.high)})."
+    )
+
+
 def decision_text(decision: GateDecision) -> str:
     """The decision in a sentence, and a row for each check."""
     return f"{decision_head(decision)}\n{decision_demands(decision)}"

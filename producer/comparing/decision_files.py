@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import click
 import msgspec
 
 from evalq.evalcore.compare.decision import GateDecision
+from evalq.evalcore.compare.gate import INCOMPLETE
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import EvalqError, InfrastructureError, Interrupted, StorageError, UsageError
 from evalq.evalcore.files import open_appending, open_input, write_atomic
@@ -27,7 +29,7 @@ from evalq.producer.comparing.formats import (
 )
 from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome, of_comparisons, of_decision, of_error
 from evalq.producer.invocation.help import HelpfulCommand
-from evalq.producer.invocation.invocation import echo_markdown
+from evalq.producer.invocation.invocation import echo_markdown, next_step
 from evalq.producer.outputs import refuse_read
 
 if TYPE_CHECKING:
@@ -246,7 +248,28 @@ def finish_decision(
             click.echo(msgspec.json.encode(decision))
         else:
             echo_markdown(decision_text(decision), nl=False)
+            next_step(after_decision(decision))
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
+
+
+def after_decision(decision: GateDecision) -> str:
+    """What to do next, by a decision and what it rests on."""
+    names = " ".join(map(shlex.quote, decision.folders))
+    one = shlex.quote(decision.folders[0]) if decision.folders else "RUN"
+    base = shlex.quote(decision.baseline)
+    if decision.decided == "GO":
+        return f"merge; the answers are in: evalq view {names}"
+    if decision.exit_with == INCOMPLETE:
+        return f"call again what the server lost: evalq retry {one} --errors; then gate again"
+    if approve := next((c.reason for c in decision.checks if "evalq baseline set " in c.reason), ""):
+        return f"approve the runs if they are good: evalq baseline set {approve.partition('evalq baseline set ')[2]}"
+    if not decision.baseline:
+        return f"look at the answers: evalq view {names}"
+    if decision.decided == "INCONCLUSIVE":
+        return (
+            f"see case by case: evalq compare {base} {one}; more repeats decide it: evalq gate --dry-run --repeat N ..."
+        )
+    return f"see case by case: evalq compare {base} {one}; the answers: evalq view {names}"
 
 
 def exit_code(decision: GateDecision, *, allow_inconclusive: bool) -> int:

@@ -127,6 +127,11 @@ class ComparedRuns(NamedTuple):
     cand: RunCases
     found: Sequence[MeasureComparison]
 
+    @property
+    def document(self) -> dict[str, Json]:
+        """It as JSON."""
+        return {"base": self.base.run, "cand": self.cand.run, "measures": msgspec.to_builtins(self.found)}
+
 
 _DECIDED: Mapping[Decided, PointState] = {
     "GO": "kept",
@@ -193,9 +198,7 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> DecisionOutcome:
     words = [found.verdict for pair in compared for found in pair.found]
     word = min(words, key=_ORDER.index)
     text = "\n".join(comparison_text(*pair) for pair in compared)
-    document = [
-        {"base": pair.base.run, "cand": pair.cand.run, "measures": msgspec.to_builtins(pair.found)} for pair in compared
-    ]
+    document: list[Json] = [pair.document for pair in compared]
     runs = tuple(pair.cand for pair in compared)
     return DecisionOutcome(
         "compare",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
@@ -15,6 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.naming import is_text
+from evalq.evalcore.views.markdown import visible
 from evalq.producer.invocation.help import HelpfulCommand
 
 if TYPE_CHECKING:
@@ -269,6 +271,22 @@ DECIDING = ("check-regressions", "gate", "run")
 """Commands that check their arguments themselves: they write an error into the files of an earlier decision."""
 
 
+_NEXT = {
+    "cancel": "see all runs: evalq list",
+    "history": "compare two runs: evalq compare BASE CAND",
+    "prune": "see what is left: evalq list",
+    "report": "look at the answers: evalq view RUN; compare it with another run: evalq compare BASE RUN",
+    "status": "wait for a run: evalq watch RUN; see its report: evalq report RUN",
+}
+"""{command: what to do after it}; other commands say it themselves, with the names that they know."""
+
+
+def next_step(text: str) -> None:
+    """Print what to do next, as a command's last line, on standard error."""
+    with contextlib.suppress(OSError):
+        click.echo(visible(f"next: {text}"), err=True)
+
+
 def command(
     call: Callable[..., int | None],
     *params: click.Parameter,
@@ -291,8 +309,13 @@ def command(
     def callback(**given: Any) -> int | None:
         _refuse_bytes(click.get_current_context())
         own = {key: given.pop(key) for key in mine}
-        return call(Invocation.of(given), **own)
+        code = call(Invocation.of(given), **own)
+        machine = own.get("as_json") or given.get("quiet") or given.get("json_lines")
+        if not code and not machine and (step := _NEXT.get(called)):
+            next_step(step)
+        return code
 
+    called = name or call.__module__.rpartition(".")[2].replace("_", "-")
     return kind(
         name or call.__module__.rpartition(".")[2].replace("_", "-"),
         callback=callback,

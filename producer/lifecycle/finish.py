@@ -17,7 +17,7 @@ from evalq.evalcore.model.canonical import Json, uncollected
 from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments, echo_markdown
+from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments, echo_markdown, next_step
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.sweep.head import holds_sweep
 from evalq.workers.targets.spec import is_spec
@@ -35,6 +35,9 @@ def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> N
     report = folder.report()
     show(folder, report, folder.info().request.options, invocation.output)
     conclude_shown(folder, report, invocation, reporter)
+    if not (invocation.output.quiet or invocation.output.json_lines):
+        name = shlex.quote(str(folder.path))
+        next_step(f"look at the answers: evalq view {name}; compare with another run: evalq compare {name} RUN")
 
 
 def conclude_shown(

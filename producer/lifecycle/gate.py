@@ -24,8 +24,14 @@ from evalq.evalcore.compare.summary import RunCases, pooled
 from evalq.evalcore.errors import EvalqError, Incomplete, UsageError
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.producer.comparing.baselines import Baselines
-from evalq.producer.comparing.comparing import decision_text
-from evalq.producer.comparing.decision_files import check_decision_output, errors_written, exit_code, write_decision
+from evalq.producer.comparing.comparing import decision_text, sentence
+from evalq.producer.comparing.decision_files import (
+    after_decision,
+    check_decision_output,
+    errors_written,
+    exit_code,
+    write_decision,
+)
 from evalq.producer.comparing.gate_record import GateRecord
 from evalq.producer.comparing.gating import MatchedRuns, candidates_of, gate_runs, is_approved, matched, refuse_itself
 from evalq.producer.comparing.operands import operand
@@ -342,8 +348,10 @@ def gate_suite(
             echo_markdown(decision_text(decision), nl=False)
     code = exit_code(decision, allow_inconclusive=allow_inconclusive)
     reporter.event("decision", decided=decision.decided, exit_code=code)
-    if output.fmt != "markdown" and not output.json_lines:
-        reporter.say(f"{decision.decided}: {', '.join(decision.candidates)}")
+    if not output.json_lines:
+        if output.fmt != "markdown":
+            reporter.say(f"{decision.decided}: {', '.join(decision.folders)}: {sentence(decision)}")
+        reporter.say(f"next: {after_decision(decision)}")
     return decision
 
 

@@ -208,7 +208,7 @@ def test_verbose_says_what_it_took(data: Path, tmp_path: Path) -> None:
     assert "1 input, " in done.stderr
     assert "4 chunks, 4 computed, 0 duplicates" in done.stderr
     done = evalq(*args, "--out", tmp_path / "other", cwd=data)
-    quiet = ("waiting: the local worker is starting", "note: left out: ")
+    quiet = ("waiting: the local worker is starting", "note: left out: ", "next: ")
     told = [line for line in done.stderr.splitlines() if not line.startswith(quiet)]
     assert told == [f"run {info(tmp_path / 'other')['run']}: {tmp_path / 'other'}"]
 
@@ -275,7 +275,11 @@ def test_list_and_status_without_a_server(data: Path, tmp_path: Path) -> None:
     assert row.split() == [run, "done", "planagent", "nightly", str(total)]
     (tmp_path / "empty").mkdir()
     empty = evalq("list", cwd=tmp_path / "empty")
-    assert (empty.returncode, empty.stdout, empty.stderr) == (0, "", "there is no run in ./evalq-runs\n")
+    assert (empty.returncode, empty.stdout, empty.stderr) == (
+        0,
+        "",
+        "there is no run in ./evalq-runs\nnext: make first cases and a target: evalq init\n",
+    )
     assert json.loads(evalq("list", "--json", cwd=tmp_path).stdout)[0]["suite"] == "nightly"
     done = evalq("status", cwd=tmp_path)
     assert run in done.stdout
