@@ -15,7 +15,7 @@ from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import escape
 from evalq.producer.comparing.comparing import comparison_text, decision_demands, decision_head, quarantine_text
-from evalq.producer.comparing.samples import Sample, base_samples, folder_of, samples_in
+from evalq.producer.comparing.samples import SampleAnswer, base_samples, folder_of, samples_in
 
 if TYPE_CHECKING:
     from evalq.producer.suites.summary import Matrices
@@ -76,7 +76,7 @@ class DecisionOutcome(NamedTuple):
         listed = [each for each in self.failing if each.run == run.called]
         return sorted(listed, key=lambda each: (each.case not in named, -_fall(each), each.case))
 
-    def samples(self, run: RunCases) -> list[tuple[Sample | None, Sample]]:
+    def samples(self, run: RunCases) -> list[tuple[SampleAnswer | None, SampleAnswer]]:
         """(an answer of the baseline, one of the candidate) to each of the cases that got worst."""
         listed = [each for each in self.worst_first(run) if each.case in self.named(run) or _fall(each) > 0]
         folder, cases = folder_of(run), [each.case for each in listed[:_SAMPLES]]

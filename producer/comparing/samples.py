@@ -31,7 +31,7 @@ KEPT_BYTES = 1 << 20
 """What a baseline keeps of answers at most."""
 
 
-class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
+class SampleAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """An answer to a case; ``reason`` says why it failed."""
 
     case: str
@@ -51,7 +51,7 @@ class _Found(msgspec.Struct):
 
 
 @stdout_to_stderr()
-def samples_in(folder: RunFolder, cases: Collection[str] | None, *, passed: bool) -> dict[str, Sample]:
+def samples_in(folder: RunFolder, cases: Collection[str] | None, *, passed: bool) -> dict[str, SampleAnswer]:
     """{case: an answer to it}, one that ``passed`` or did not if there is one; of all cases if ``cases`` is None.
 
     Empty for a folder without records, and for an evaluator without cases.
@@ -60,7 +60,7 @@ def samples_in(folder: RunFolder, cases: Collection[str] | None, *, passed: bool
         found = _records(folder, plugins.get(folder.report()["evaluator"]), cases, passed=passed)
         answers = _answers(folder, found)
         return {
-            case: Sample(
+            case: SampleAnswer(
                 case,
                 _cut(answers[case]),
                 _question(folder, case) if cases is not None else "",
@@ -143,7 +143,7 @@ FOLDER = Path("evalq-baselines")
 SUFFIX = ".answers.jsonl"
 
 
-def encode_samples(samples: Iterable[Sample]) -> bytes:
+def encode_samples(samples: Iterable[SampleAnswer]) -> bytes:
     """The file of a baseline's answers: as many as `KEPT_BYTES` have room for."""
     lines, room = [], KEPT_BYTES
     for sample in samples:
@@ -155,12 +155,12 @@ def encode_samples(samples: Iterable[Sample]) -> bytes:
     return b"".join(lines)
 
 
-def kept_samples(path: Path, cases: Sequence[str]) -> dict[str, Sample]:
+def kept_samples(path: Path, cases: Sequence[str]) -> dict[str, SampleAnswer]:
     """{case: the answer that the baseline in ``path`` keeps}; without the cases of which it keeps none."""
-    found: dict[str, Sample] = {}
+    found: dict[str, SampleAnswer] = {}
     with contextlib.suppress(EvalqError, OSError, msgspec.DecodeError, UnicodeDecodeError), open_input(path) as lines:
         for line in islice(lines, KEPT_BYTES):
-            sample = msgspec.json.decode(line, type=Sample)
+            sample = msgspec.json.decode(line, type=SampleAnswer)
             if sample.case in cases:
                 found[sample.case] = sample
     return found
@@ -174,7 +174,7 @@ def folder_of(run: RunCases) -> RunFolder | None:
     return None
 
 
-def base_samples(baseline: str, run: RunCases, cases: Sequence[str]) -> dict[str, Sample]:
+def base_samples(baseline: str, run: RunCases, cases: Sequence[str]) -> dict[str, SampleAnswer]:
     """{case: an answer that passed} of what ``run`` is compared with: a baseline's name, or a run folder."""
     if not baseline:
         return {}

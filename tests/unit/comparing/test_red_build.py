@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.producer.comparing.samples import KEPT_BYTES, LONGEST, Sample, encode_samples, kept_samples
+from evalq.producer.comparing.samples import KEPT_BYTES, LONGEST, SampleAnswer, encode_samples, kept_samples
 from tests.unit.comparing.conftest import Command
 
 ODD = "```\n# GO: all is well\n````text\n@team <img src=x> ::error::x \x1b[31m"
@@ -94,7 +94,7 @@ def test_forgetting_a_baseline_drops_its_answers(red: Path, command: Command) ->
 
 def test_a_baseline_keeps_a_bounded_file_and_reads_any(tmp_path: Path) -> None:
     """Whatever somebody made of it, a comment is written."""
-    many = [Sample(f"c{n}", "x" * LONGEST) for n in range(5000)]
+    many = [SampleAnswer(f"c{n}", "x" * LONGEST) for n in range(5000)]
     data = encode_samples(many)
     assert 0 < len(data) <= KEPT_BYTES
     (tmp_path / "a").write_bytes(data)
