@@ -52,43 +52,43 @@ class CaseOutcome:
         self._demanded = _demanded(policy, self.run) if policy else {}
 
     def case(self, case: str) -> CaseVerdict:
-        """The verdict on one case by its answers. Raises CaseProblem if an answer is missing."""
+        """What its answers come to. Raises Problem where one is missing."""
         if case not in self._places or self._measure is None:
             raise CaseProblem("no record of this run is about this case")
         cases, place = self.run.cases, self._places[case]
         column = cases.columns[self._measure.name]
         count, total = column.count[place], column.total[place]
         passed = round(total if self._measure.better == "higher" else count - total)
-        passes = f"{passed} of {count} answers pass"
+        told = f"{passed} of {count} answers pass"
         if cases.missing[place]:
             missing = plural(cases.missing[place], "answer of this case is", "answers of this case are")
-            raise CaseProblem(f"{missing} missing (errors, dead or unanswered); {passes}")
+            raise CaseProblem(f"{missing} missing (errors, dead or unanswered); {told}")
         plain: CaseVerdict = ("GO" if passed == count else "NO-GO", "every answer has to")
         decided, why = self._demanded.get(case, plain)
-        return decided, f"{passes}; {why}"
+        return decided, f"{told}; {why}"
 
     def every_case(self) -> CaseVerdict:
-        """The worst verdict of all cases. Raises CaseProblem if an answer is missing."""
+        """The worst of all. Raises Problem where an answer is missing."""
         found = [(case, *self.case(case)) for case in self._places]
         order: list[Decided] = sorted((decided for _, decided, _ in found), key=_WORST_FIRST.index)
         worst = order[0] if order else "GO"
-        reasons = [f"{case}: {why}" for case, decided, why in found if decided == worst]
-        more = [f"and {len(reasons) - _NAMED} more"] if len(reasons) > _NAMED else []
-        return worst, "\n".join([*reasons[:_NAMED], *more])
+        told = [f"{case}: {why}" for case, decided, why in found if decided == worst]
+        more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
+        return worst, "\n".join([*told[:_NAMED], *more])
 
     def records(self, listed: Iterable[str] | None) -> CaseVerdict:
-        """GO; raises CaseProblem if a record has no result, or is about a case that is not ``listed``."""
+        """Raises Problem where a record has no result, or is about none of the cases that were ``listed``."""
         run = self.run
-        problems = [f"{run.records[kind]} {kind}" for kind in ("errors", "dead") if run.records.get(kind)]
+        told = [f"{run.records[kind]} {kind}" for kind in ("errors", "dead") if run.records.get(kind)]
         if run.cases.unattributed:
-            problems.append(f"{plural(run.cases.unattributed, 'record names', 'records name')} no case")
+            told.append(f"{plural(run.cases.unattributed, 'record names', 'records name')} no case")
         unlisted = sorted(self._places.keys() - listed) if listed is not None and self._measure else []
         if unlisted:
-            problems.append(
+            told.append(
                 f"{plural(len(unlisted), 'case was', 'cases were')} not there when tests were collected ({unlisted[0]})"
             )
-        if problems:
-            raise CaseProblem(f"{', '.join(problems)}: {self.folder}/report.md says why")
+        if told:
+            raise CaseProblem(f"{', '.join(told)}: {self.folder}/report.md says why")
         return "GO", ""
 
 
@@ -245,9 +245,9 @@ class SuiteTest(pytest.Item):
         decided, why = self._verdict
         if decided == "GO":
             return
-        choice = self.config.getoption("evalq_undecided") or self.config.getini("evalq_undecided")
-        if decided == "INCONCLUSIVE" and choice != "fail":
-            say = pytest.skip if choice == "skip" else pytest.xfail
+        told = self.config.getoption("evalq_undecided") or self.config.getini("evalq_undecided")
+        if decided == "INCONCLUSIVE" and told != "fail":
+            say = pytest.skip if told == "skip" else pytest.xfail
             say(visible(f"undecided: {why}"))
         word = {"NO-GO": "", "SUSPECT": "suspect: "}.get(decided, "undecided: ")
         _fail(f"{word}{why}")

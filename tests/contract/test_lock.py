@@ -23,6 +23,7 @@ def _locked(name: str) -> dict[str, Requirement]:
 LOCKED = _locked("requirements.lock")
 RUNNING = _locked("requirements-run.lock")
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
+PYTHONS = ["3.11.0", "3.11.2", "3.11.3", "3.12.0", "3.13.0", "3.14.0"]
 MACHINES = {
     "linux": {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"},
     "linux-arm": {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "aarch64"},
@@ -45,7 +46,7 @@ def test_what_packages_ask_of_one_another_with_extras_is_locked_with_them() -> N
     assert missing == []
 
 
-@pytest.mark.parametrize("python", ["3.11.0", "3.11.2", "3.11.3", "3.12.0", "3.13.0", "3.14.0"])
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(("locked", "most"), [(LOCKED, 200), (RUNNING, 60)], ids=["all", "running"])
 def test_what_packages_ask_for_on_another_python_or_machine_is_locked_too(

@@ -1,4 +1,4 @@
-"""The workflows in deploy/ci, held against what GitHub Actions accepts."""
+"""The workflows in deploy/ci, and this project's own, held against what GitHub Actions accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-WORKFLOWS = sorted((TOP / "deploy" / "ci").glob("*.y*ml"))
+WORKFLOWS = [*sorted((TOP / "deploy" / "ci").glob("*.y*ml")), *sorted((TOP / ".github" / "workflows").glob("*.y*ml"))]
 NODE = ("node", "--single-threaded", "--liftoff-only")
 """Without threads of its own, which node may wait for at its end for ever (nodejs/node#54918); nor does it take ten
 times as long as the linter itself to compile it well."""

@@ -67,10 +67,10 @@ class _ProcessDied(Exception):
 class _FunctionProcess:
     """One process, and what is asked of it; made by `started`."""
 
-    def __init__(self, group: Group, asks: asyncio.StreamWriter, replies: asyncio.StreamReader, threads: int) -> None:
+    def __init__(self, group: Group, asks: asyncio.StreamWriter, tells: asyncio.StreamReader, threads: int) -> None:
         self._group = group
         self._asks = asks
-        self._replies = replies
+        self._tells = tells
         self._threads = threads
         # What waits here for a thread has not begun, and its time does not run.
         self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
@@ -86,18 +86,15 @@ class _FunctionProcess:
     async def started(
         cls, *command: str, environment: Mapping[str, str], longest: int, threads: int
     ) -> _FunctionProcess:
-        """Start a process whose reply lines have at most ``longest`` bytes. Raises OSError.
-
-        If cancelled, it leaves no process behind.
-        """
+        """One that tells lines of ``longest`` bytes at most. Raises OSError; cancelled, it leaves no process."""
         # It says on standard error what its function prints.
         group = Group(*command, stderr=None, limit=longest, env=environment)
         try:
-            asks, (replies,) = await group.pipes()
+            asks, (tells,) = await group.pipes()
         except BaseException:
             await asyncio.shield(group.end())
             raise
-        return cls(group, asks, replies, threads)
+        return cls(group, asks, tells, threads)
 
     @property
     def over(self) -> bool:
@@ -110,21 +107,21 @@ class _FunctionProcess:
         self._watch.add_done_callback(self._left_behind)
         try:
             async with asyncio.timeout(_START_SECONDS):
-                line = await self._replies.readline()
+                line = await self._tells.readline()
                 if not line:
                     await asyncio.shield(self._watch)
             if not line:
                 raise ConfigError(f"importing its module {_ended(await asyncio.shield(self.kill()))}")
-            reply = msgspec.json.decode(line, type=CallReply)
-            if reply.failure is not None:
-                raise ConfigError(str(reply.failure["reason"]))
+            told = msgspec.json.decode(line, type=CallReply)
+            if told.failure is not None:
+                raise ConfigError(str(told.failure["reason"]))
         except TimeoutError:
             self.kill()
             raise ConfigError(f"its module was not imported within {_START_SECONDS:g} s") from None
         except BaseException:
             self.kill()
             raise
-        if reply.text != "threads":
+        if told.text != "threads":
             self._threads, self.room = 0, contextlib.nullcontext()
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
 
@@ -137,16 +134,16 @@ class _FunctionProcess:
 
     async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> CallReply:
         """What becomes of one call. Raises TimeoutError, and _ProcessDied."""
-        number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
+        number, told = next(self._numbers), asyncio.get_running_loop().create_future()
         line = msgspec.json.encode(CallRequest(number, call.values(parameters))) + b"\n"
         # Before it is sent: the answer may be there before `drain` returns.
-        self._waiting[number] = answered
+        self._waiting[number] = told
         try:
             async with asyncio.timeout(seconds):
                 with contextlib.suppress(ConnectionError):  # the reader knows what became of it
                     self._asks.write(line)
                     await self._asks.drain()
-                result: CallReply = await answered
+                result: CallReply = await told
                 return result
         except (TimeoutError, asyncio.CancelledError):
             self._give_up(number)
@@ -173,19 +170,19 @@ class _FunctionProcess:
     async def _read(self) -> None:
         """Answers, until the process ends: what was in flight then has no answer."""
         try:
-            while line := await self._replies.readline():
-                reply = msgspec.json.decode(line, type=CallReply)
-                self._given_up.discard(reply.id)
-                waiting = self._waiting.get(reply.id)
+            while line := await self._tells.readline():
+                told = msgspec.json.decode(line, type=CallReply)
+                self._given_up.discard(told.id)
+                waiting = self._waiting.get(told.id)
                 if waiting is not None and not waiting.done():
-                    waiting.set_result(reply)
+                    waiting.set_result(told)
         except (ValueError, msgspec.DecodeError):  # the function wrote there itself, or more than an answer can have
             self.kill()
         finally:
             self.retired = True
         assert self._watch is not None
         await asyncio.shield(self._watch)
-        # Only when the process is reaped, because the message includes its exit code.
+        # Only when the process is reaped: its exit code is part of what is told.
         how = _ended(await asyncio.shield(self.kill()))
         lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
         for waiting in lost:
@@ -291,7 +288,7 @@ class PythonClient:
     async def _asked(self, process: _FunctionProcess, call: Call) -> Answer | Failure:
         began = time.monotonic()
         try:
-            reply = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
+            told = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
         except _ProcessDied as error:
             self._suspects[call] = None
             # The oldest goes: forgotten, it is made among the others once more.
@@ -302,10 +299,10 @@ class PythonClient:
             )
             return Failure(kind="crashed", reason=reason, latency_seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
-        if reply.text is not None:
-            return Answer(text=reply.text, latency_seconds=seconds)
+        if told.text is not None:
+            return Answer(text=told.text, latency_seconds=seconds)
         try:
-            failure = msgspec.convert({**(reply.failure or {}), "latency_seconds": seconds}, Failure)
+            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": seconds}, Failure)
         except msgspec.ValidationError as error:
             return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=seconds)
         wait = failure.retry_after_seconds
@@ -318,8 +315,8 @@ class PythonClient:
             retry_after_seconds=None if wait is None else max(0.0, wait),
         )
 
-    def _tokens(self, count: int | None) -> int | None:
-        return count if count is not None and 0 <= count <= self._target.max_bytes else None
+    def _tokens(self, told: int | None) -> int | None:
+        return told if told is not None and 0 <= told <= self._target.max_bytes else None
 
     def _kept(self) -> _FunctionProcess | None:
         """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""
