@@ -368,7 +368,7 @@ def _live(
     if cache:
         from evalq.producer.sweep.reuse import Cache
 
-        Cache(str(cache)).close()  # one that cannot be used is told before anything starts
+        Cache(str(cache)).close()  # report an unusable cache before anything starts
     taken = tuple(str(run_folder(run).path.absolute()) for run in reuse)
     return SweepOptions(target, repeat, stop, *budgets, str(cache or ""), taken, keep_prompts=keep_prompts)
 

@@ -1,6 +1,6 @@
 """Run detail: the newest run of each suite, the runs that are open, and the last ones beside each other.
 
-Metrics have no run id (each would be a series of its own, forever); runs are told apart by evaluator, suite and
+Metrics have no run id (each would be a series of its own, forever); runs differ by evaluator, suite and
 target, by their order, and by the marks where they ended. Ids are exemplars of the counter of runs.
 """
 

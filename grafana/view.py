@@ -44,7 +44,7 @@ class Query(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """One panel. ``kind`` as in `evalcore.views.panels.Panel`, and ``recent``: bars of the last runs, oldest first.
 
-    ``words`` puts numbers into words. ``link`` is the page that tells more; ``by_suite`` hands it the suite clicked on.
+    ``words`` maps numbers to words. ``link`` is the page with details; ``by_suite`` passes it the suite clicked on.
     ``stacked`` puts lines on top of each other. ``none`` stands where there is no value. ``exemplars`` shows those that
     Prometheus keeps beside the series.
     """

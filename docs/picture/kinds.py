@@ -146,11 +146,11 @@ def _table(ax: Axes, panel: Mapping[str, Any], source: Source, now: float) -> No
         + [text(number, kind, now) for number, kind in zip(numbers, kinds, strict=True)]
         for words, numbers in rows
     ]
-    told = [*labels, *heads]
-    widest = [max(len(each[column]) for each in [told, *cells[:_ROWS]]) + 2 for column in range(len(told))]
+    titles = [*labels, *heads]
+    widest = [max(len(each[column]) for each in [titles, *cells[:_ROWS]]) + 2 for column in range(len(titles))]
     x = 0.0
     for column, wide in enumerate(widest):
-        ax.text(x, 0.96, told[column], size=8, weight="bold", va="top")
+        ax.text(x, 0.96, titles[column], size=8, weight="bold", va="top")
         for row, cell in enumerate(cells[:_ROWS]):
             ax.text(x, 0.85 - row * 0.09, cell[column], size=8, va="top")
         x += wide / sum(widest)

@@ -11,7 +11,7 @@ _COLOURS = {"green": "#3b8f4a", "orange": "#d9822b", "red": "#c4342d", "blue": "
 
 
 def text(value: float | None, defaults: Mapping[str, Any], now: float = 0.0) -> str:
-    """A value as a panel with these field defaults shows it; ``now`` is for times that are told as an age."""
+    """A value as a panel with these field defaults shows it; ``now`` is for times that are shown as an age."""
     for mapping in defaults.get("mappings", ()):
         if mapping["type"] == "special" and (value is None or math.isnan(value)):
             return str(mapping["options"]["result"]["text"])

@@ -79,7 +79,9 @@ class Days(msgspec.Struct, frozen=True):
         return Moods(expected, [math.sqrt(each) for each in spreads], odds)
 
     def after(self, fall: RunFall, day: str) -> Days:
-        """The days with that run. Only the first run of a day tells how days differ, since runs share its mood."""
+        """The days with that run. Only the first run of a day counts for the variance between days, as runs of one day
+        are correlated.
+        """
         share = fall.of_old / (fall.of_new + fall.of_old)
         level = self.level + fall.change
         again = bool(day) and day == self.day

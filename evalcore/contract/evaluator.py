@@ -274,7 +274,7 @@ class Calls(msgspec.Struct, frozen=True):
     ``answers_suffice`` says that ``answered`` needs only the answers: they are the only input of its request, and it
     writes nothing. Workers can then evaluate a sweep after its producer has left. ``text``: an answer may be any
     text; otherwise it has to be JSON. ``repeats`` says that evalq may ask a prompt many times. ``stopping`` then gives
-    an object that tells when cases are decided, or None.
+    an object that reports which cases are decided, or None.
     ``judge_stage`` asks other targets about the outputs.
     """
 

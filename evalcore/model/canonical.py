@@ -89,6 +89,21 @@ def unpack(data: bytes, most: int) -> bytes:
         raise WireError(str(error)) from error
 
 
+_COLLECT_AFTER = 50_000
+_MANY_OBJECTS = 500_000
+_command = False
+
+
+def collect_as_command() -> None:
+    """Collect cycles of references rarely from here on, as suits the process of one command.
+
+    What `uncollected` makes much of is never looked through: the process ends before its memory is worth that.
+    """
+    global _command
+    _command = True
+    gc.set_threshold(_COLLECT_AFTER, 50, 100)
+
+
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """A block, or a function, in which Python does not collect cycles of references.
@@ -102,4 +117,6 @@ def uncollected() -> Iterator[None]:
     finally:
         # Enable it only if this block disabled it: another thread may be in such a block, too.
         if ours:
+            if _command and gc.get_count()[0] > _MANY_OBJECTS:
+                gc.freeze()
             gc.enable()

@@ -52,43 +52,43 @@ class CaseOutcome:
         self._demanded = _demanded(policy, self.run) if policy else {}
 
     def case(self, case: str) -> CaseVerdict:
-        """What its answers come to. Raises Problem where one is missing."""
+        """The verdict on one case by its answers. Raises CaseProblem if an answer is missing."""
         if case not in self._places or self._measure is None:
             raise CaseProblem("no record of this run is about this case")
         cases, place = self.run.cases, self._places[case]
         column = cases.columns[self._measure.name]
         count, total = column.count[place], column.total[place]
         passed = round(total if self._measure.better == "higher" else count - total)
-        told = f"{passed} of {count} answers pass"
+        passes = f"{passed} of {count} answers pass"
         if cases.missing[place]:
             missing = plural(cases.missing[place], "answer of this case is", "answers of this case are")
-            raise CaseProblem(f"{missing} missing (errors, dead or unanswered); {told}")
+            raise CaseProblem(f"{missing} missing (errors, dead or unanswered); {passes}")
         plain: CaseVerdict = ("GO" if passed == count else "NO-GO", "every answer has to")
         decided, why = self._demanded.get(case, plain)
-        return decided, f"{told}; {why}"
+        return decided, f"{passes}; {why}"
 
     def every_case(self) -> CaseVerdict:
-        """The worst of all. Raises Problem where an answer is missing."""
+        """The worst verdict of all cases. Raises CaseProblem if an answer is missing."""
         found = [(case, *self.case(case)) for case in self._places]
         order: list[Decided] = sorted((decided for _, decided, _ in found), key=_WORST_FIRST.index)
         worst = order[0] if order else "GO"
-        told = [f"{case}: {why}" for case, decided, why in found if decided == worst]
-        more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
-        return worst, "\n".join([*told[:_NAMED], *more])
+        reasons = [f"{case}: {why}" for case, decided, why in found if decided == worst]
+        more = [f"and {len(reasons) - _NAMED} more"] if len(reasons) > _NAMED else []
+        return worst, "\n".join([*reasons[:_NAMED], *more])
 
     def records(self, listed: Iterable[str] | None) -> CaseVerdict:
-        """Raises Problem where a record has no result, or is about none of the cases that were ``listed``."""
+        """GO; raises CaseProblem if a record has no result, or is about a case that is not ``listed``."""
         run = self.run
-        told = [f"{run.records[kind]} {kind}" for kind in ("errors", "dead") if run.records.get(kind)]
+        problems = [f"{run.records[kind]} {kind}" for kind in ("errors", "dead") if run.records.get(kind)]
         if run.cases.unattributed:
-            told.append(f"{plural(run.cases.unattributed, 'record names', 'records name')} no case")
+            problems.append(f"{plural(run.cases.unattributed, 'record names', 'records name')} no case")
         unlisted = sorted(self._places.keys() - listed) if listed is not None and self._measure else []
         if unlisted:
-            told.append(
+            problems.append(
                 f"{plural(len(unlisted), 'case was', 'cases were')} not there when tests were collected ({unlisted[0]})"
             )
-        if told:
-            raise CaseProblem(f"{', '.join(told)}: {self.folder}/report.md says why")
+        if problems:
+            raise CaseProblem(f"{', '.join(problems)}: {self.folder}/report.md says why")
         return "GO", ""
 
 
@@ -245,9 +245,9 @@ class SuiteTest(pytest.Item):
         decided, why = self._verdict
         if decided == "GO":
             return
-        told = self.config.getoption("evalq_undecided") or self.config.getini("evalq_undecided")
-        if decided == "INCONCLUSIVE" and told != "fail":
-            say = pytest.skip if told == "skip" else pytest.xfail
+        choice = self.config.getoption("evalq_undecided") or self.config.getini("evalq_undecided")
+        if decided == "INCONCLUSIVE" and choice != "fail":
+            say = pytest.skip if choice == "skip" else pytest.xfail
             say(visible(f"undecided: {why}"))
         word = {"NO-GO": "", "SUSPECT": "suspect: "}.get(decided, "undecided: ")
         _fail(f"{word}{why}")

@@ -28,17 +28,17 @@ __all__ = ["NotMade", "SuiteRuns"]
 # `evalq run` beside a session of pytest.
 
 _ENDING_SECONDS = 10.0
-_TOLD_BYTES = 4000
+_MESSAGE_BYTES = 4000
 _UNFIT = ("EVALQ_DETACH", "EVALQ_DRY_RUN")
 """Variables under which the command would leave no reports."""
 
 
 class CommandResult(NamedTuple):
-    """How it ended: the folders of the runs that it saw to their reports, in the suite's order, and what it said."""
+    """The exit code, the folders of the runs with a report, in the suite's order, and the end of standard error."""
 
     code: int
     folders: tuple[str, ...]
-    told: str
+    messages: str
 
 
 class EvalqProcess:
@@ -49,19 +49,19 @@ class EvalqProcess:
 
     def __init__(self, words: Sequence[str], folder: Path) -> None:
         """Start ``evalq WORDS`` in ``folder``. Raises OSError."""
-        self._out, self._told = _scratch(), _scratch()
+        self._out, self._stderr = _scratch(), _scratch()
         self._process = subprocess.Popen(  # noqa: S603 - this program
             [sys.executable, "-P", "-m", "evalq._pytest.child", *words],
             stdin=subprocess.PIPE,
             stdout=self._out,
-            stderr=self._told,
+            stderr=self._stderr,
             cwd=folder,
             env={key: value for key, value in os.environ.items() if key not in _UNFIT},
             process_group=0,
         )
 
     def wait(self) -> CommandResult:
-        """Until it has ended."""
+        """Wait until the process has ended."""
         try:
             code = self._process.wait()
         except BaseException:
@@ -69,13 +69,13 @@ class EvalqProcess:
             raise
         assert self._process.stdin is not None
         self._process.stdin.close()
-        with self._out, self._told:
+        with self._out, self._stderr:
             self._out.seek(0)
             events = [json.loads(line) for line in self._out if line.startswith(b"{")]
-            self._told.seek(max(0, self._told.seek(0, os.SEEK_END) - _TOLD_BYTES))
-            told = self._told.read().decode(errors="replace")
+            self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - _MESSAGE_BYTES))
+            messages = self._stderr.read().decode(errors="replace")
         folders = tuple(event["folder"] for event in events if event.get("event") == "done")
-        return CommandResult(code, folders, told)
+        return CommandResult(code, folders, messages)
 
     def interrupt(self) -> None:
         """Have it keep what it has paid for and end."""
@@ -165,7 +165,7 @@ class SuiteRuns:
             with self._lock_file() as lock, _locked(lock):
                 ended = self._ended() or self._keep(self._start().wait())
             if len(ended.folders) < len(self._suite.runs):
-                self._problem = f"evalq run {self.path.name} ended with {ended.code}:\n{ended.told}"
+                self._problem = f"evalq run {self.path.name} ended with {ended.code}:\n{ended.messages}"
                 raise NotMade(self._problem)
             self._folders = [self.here / folder for folder in ended.folders]
         return self._folders
@@ -177,13 +177,13 @@ class SuiteRuns:
             self._interrupted = True
 
     def stop(self) -> str:
-        """Wait until it has ended; what it said then, or nothing where it had to be told nothing."""
+        """Wait until it has ended. Returns its last message, "" if it had ended before or had none."""
         if self._command is None or not self._interrupted:
             return ""
         self._command.end()
         self._ending.join()
         ended = self._ended()
-        return ended.told.strip().rpartition("\n")[2].removeprefix("evalq: ") if ended else ""
+        return ended.messages.strip().rpartition("\n")[2].removeprefix("evalq: ") if ended else ""
 
     def _start(self) -> EvalqProcess:
         words = ["run", self._called, "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
@@ -197,10 +197,10 @@ class SuiteRuns:
     def _ended(self) -> CommandResult | None:
         """How they ended in this session."""
         try:
-            code, folders, told = json.loads(self._marker.read_text(encoding="utf-8"))
+            code, folders, messages = json.loads(self._marker.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        return CommandResult(code, tuple(folders), told)
+        return CommandResult(code, tuple(folders), messages)
 
     def _keep(self, ended: CommandResult) -> CommandResult:
         """Tell the other processes of this session."""

@@ -63,13 +63,13 @@ def _enqueue(config: pytest.Config, path: Path, runs: SuiteRuns) -> None:
 
 def end(config: pytest.Config) -> None:
     """End what no test has waited for: after Ctrl-C, or where pytest stops at a failure."""
-    begun, told = config.stash.get(_BEGUN, {}), config.stash.setdefault(_TOLD, [])
+    begun, messages = config.stash.get(_BEGUN, {}), config.stash.setdefault(_TOLD, [])
     for runs in begun.values():
         runs.interrupt()
     for path, runs in begun.items():
         said = runs.stop()
         if said:
-            told.append(visible(f"{path.name}: {said}"))
+            messages.append(visible(f"{path.name}: {said}"))
 
 
 def told_at_end(config: pytest.Config) -> list[str]:

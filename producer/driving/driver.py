@@ -93,7 +93,7 @@ class Work(Protocol[S]):
         """Read its status from the ledger; None if the ledger knows nothing of it."""
 
     def lost(self, status: S) -> bool:
-        """Whether the ledger forgot something that the driver told it, or came back with an older state."""
+        """Whether the ledger lost something that the driver wrote, or came back with an older state."""
 
     def attend(self, status: S) -> None:
         """React to ``status``. If something else ended the work, raise the error that says so."""
@@ -103,7 +103,7 @@ class Work(Protocol[S]):
 
     # Leaving it
     def publish(self) -> bool:
-        """Take a step towards `published`; False if the ledger has lost the work since the driver last told it."""
+        """Take a step towards `published`; False if the ledger has lost the work since the driver last wrote it."""
 
     def detach(self) -> None:
         """Give the ledger everything that others need to finish the work."""

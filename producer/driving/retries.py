@@ -1,4 +1,4 @@
-"""Waiting for servers: the user is told within seconds, and the wait ends within ``patience_seconds``.
+"""Waiting for servers: a message appears within seconds, and the wait ends within ``patience_seconds``.
 
 Steps run in the caller's thread, which may block in a system call, so a second thread reports. It also probes the
 server when a step takes long, since a stopped server neither answers nor refuses.

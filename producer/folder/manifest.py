@@ -187,6 +187,11 @@ class Manifest:
         return self._folder.path / MANIFEST
 
     @property
+    def size(self) -> int:
+        """The bytes of the file so far: at first those of the header, with the parameters."""
+        return self._file.end
+
+    @property
     def begun(self) -> bool:
         """Whether anything is planned."""
         return bool(self.chunks) or self.seal is not None

@@ -217,7 +217,7 @@ def refuse_passed_over(log: Path, moment: int, known: Sequence[Segment]) -> None
     """
     for path in sorted(path for path in _files(log.parent) if _suffix(log, path, _NUMBER, _DATE)):
         found = stat(path)
-        # A packed one tells nothing: it may be what packing made of a file that was read.
+        # A packed file proves nothing: it may be the packed form of a file that was read already.
         if found is None or path.suffix in PACKED or found.st_mtime_ns <= moment:
             continue
         if not _was_read(path, found, known):

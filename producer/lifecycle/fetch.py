@@ -98,7 +98,7 @@ def _write(folder: RunFolder, header: Header, report: dict[str, Json], data: byt
     evaluator, info = plugins.get(header.evaluator), folder.info()
     folder.write("results.yaml", results_yaml(evaluator, report, info.started, len(data)).encode())
     folder.write("report.md", render("markdown", evaluator, report, info.request.options).encode())
-    write_page(folder.path / "report.html", evaluator, report, None)
+    write_page(folder.path / "report.html", evaluator, report, None, folder=folder)
     if cases is not None:  # comparisons find no records here
         folder.write(CASES, cases)
     # Drop the progress of the last driver here: it is not the final one.

@@ -151,7 +151,7 @@ def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> No
         return
     from evalq.workers.servers.errors import SERVER_ERRORS
 
-    run, told = folder.info().run, ""
+    run, announced = folder.info().run, ""
     # In a loop: the wait ends when the run may be taken over, but this process only watches.
     while folder.info().state != "done":
         by = ""
@@ -162,8 +162,8 @@ def see_elsewhere(folder: RunFolder, servers: Servers, reporter: Reporter) -> No
         if not by:
             return
         with folder.waiting():
-            _elsewhere(folder, AlreadyRunning(run, by), servers, reporter, told=by == told)
-        told = by
+            _elsewhere(folder, AlreadyRunning(run, by), servers, reporter, announced=by == announced)
+        announced = by
 
 
 def _living_driver(run: str, servers: Servers) -> str:
@@ -178,7 +178,7 @@ def _living_driver(run: str, servers: Servers) -> str:
 
 
 def _elsewhere(
-    folder: RunFolder, driven: AlreadyRunning, servers: Servers, reporter: Reporter, *, told: bool = False
+    folder: RunFolder, driven: AlreadyRunning, servers: Servers, reporter: Reporter, *, announced: bool = False
 ) -> None:
     """Wait until a run that is driven from another folder has its report, and put it into this one.
 
@@ -191,7 +191,7 @@ def _elsewhere(
     run, until = folder.info().run, time.monotonic() + settings.driver_seconds
     where, lost, orphaned = f"{run} {named_servers(settings)}", False, _Orphaned(run, servers)
     with only_watching(where), retry.reporting():
-        if not (told or isinstance(driven, Finished)):
+        if not (announced or isinstance(driven, Finished)):
             reporter.say(f"run {run} is driven by {driven.by}; waiting for its report")
         while True:
             # While the server is away, both this command and that driver wait, and nobody hears of the driver.

@@ -81,7 +81,7 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
     from evalq.producer.driving.retries import ServerRetry
 
     _ = servers.client  # connect now: do not wait for a server that is not there at the start
-    told, server, due = "", named_servers(servers.settings), time.monotonic() + _QUIET_SECONDS
+    announced, server, due = "", named_servers(servers.settings), time.monotonic() + _QUIET_SECONDS
     watched, retry = (
         f"{run} {server}" if folder is None else folder.named(server),
         ServerRetry(servers.settings, reporter),
@@ -101,8 +101,8 @@ def attend_fleet(run: str, servers: Servers, reporter: Reporter, folder: RunFold
             if time.monotonic() > due:
                 due = time.monotonic() + _QUIET_SECONDS
                 why = retry(lambda: _unserved(run, servers))
-                if why not in ("", told):
-                    told = why
+                if why not in ("", announced):
+                    announced = why
                     reporter.say(f"waiting: {why}")
             time.sleep(POLL_SECONDS)
 

@@ -169,7 +169,7 @@ def write_report(
     folder.write("report.md", render("markdown", evaluator, report, request.options).encode() + history.encode())
     # Packing takes about 10 µs a record, too long for millions.
     listed = folder.records if report["records"]["total"] <= ALL_UP_TO else None
-    write_page(folder.path / "report.html", evaluator, report, listed)
+    write_page(folder.path / "report.html", evaluator, report, listed, folder=folder)
     for export in evaluator.views.exports(report, request):
         export.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(export.path, export.text.encode())

@@ -35,7 +35,7 @@ def _text(fmt: str) -> Writer:
 
 
 def _html(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:
-    write_page(path, evaluator, folder.report(), folder.own(RECORDS))
+    write_page(path, evaluator, folder.report(), folder.own(RECORDS), folder=folder)
 
 
 def _xml(path: Path, folder: RunFolder, evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> None:

@@ -20,7 +20,8 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import input_of
 from evalq.evalcore.records.inputs import format_suffixes
 from evalq.evalcore.records.tool_calls import NoCall, calls_in
-from evalq.producer.folder.files import PROMPTS
+from evalq.evalcore.views.charts import number
+from evalq.producer.folder.files import ASKED, HEAD, PROMPTS
 from evalq.producer.folder.own_runs import may_read
 from evalq.producer.folder.run_folder import RunFolder
 
@@ -55,6 +56,7 @@ class ShownAnswer(NamedTuple):
     error: str = ""
     tools: tuple[tuple[str, str], ...] = ()
     attempts: tuple[AttemptFacts, ...] = ()
+    case: str = ""
 
     @property
     def seconds(self) -> float | None:
@@ -74,6 +76,14 @@ class ShownAnswer(NamedTuple):
         known = [each.cost for each in self.attempts if each.cost is not None]
         return sum(known) if known else None
 
+    def facts(self) -> list[tuple[str, str]]:
+        """Attempts, seconds, tokens and cost, as far as known."""
+        found = [("Attempts", f"{len(self.attempts):,}")] if self.attempts else []
+        found += [] if self.seconds is None else [("Seconds", number(self.seconds, "seconds"))]
+        if self.tokens is not None:
+            found.append(("Tokens", f"{self.tokens[0]:,} in the prompt, {self.tokens[1]:,} in the answer"))
+        return found + ([] if self.cost is None else [("Cost", f"{self.cost:.4g}")])
+
 
 def answer_of(line: bytes) -> ShownAnswer:
     """The answer in a line of recorded outputs; a line of another form is shown whole."""
@@ -86,9 +96,11 @@ def answer_of(line: bytes) -> ShownAnswer:
     output, text = record.get("output"), record.get("text")
     error = "" if record.get("error") in (None, "") else as_text(record["error"])
     shown = text if isinstance(text, str) else as_text(output) if "output" in record else ""
-    attempts = record.get("attempts")
+    attempts, case = record.get("attempts"), str(record.get("case") or "")
     listed = attempts[:_ATTEMPTS] if isinstance(attempts, list) else []
-    return ShownAnswer(shown, error, _tools(record, output, _data(shown)), tuple(_attempt(each) for each in listed))
+    return ShownAnswer(
+        shown, error, _tools(record, output, _data(shown)), tuple(_attempt(each) for each in listed), case
+    )
 
 
 def as_text(value: Json) -> str:
@@ -201,3 +213,95 @@ def input_path(folder: RunFolder, record: str) -> tuple[Path, int] | None:
             if source.name == name and not source.members and may_read(folder, source.path):
                 return (Path(source.path), int(line) - 1) if source.path.endswith(format_suffixes("jsonl")) else None
     return None
+
+
+class RecordedAnswers:
+    """The answers to a run's records, and their questions, read once in the order of the records."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._streams: dict[Path, tuple[BufferedReader, int]] = {}
+        self._prompts: BufferedReader | None = None
+        self._question: tuple[str, ShownQuestion | None] = ("", None)
+
+    def of(self, record: str) -> tuple[ShownQuestion | None, ShownAnswer] | None:
+        """What the record called ``record`` is about; None if that cannot be read, or came before the last one."""
+        place = input_path(self._folder, record)
+        line = self._line(*place) if place else None
+        if line is None:
+            return None
+        answer = answer_of(line)
+        return self._asked(answer.case) if answer.case else None, answer
+
+    def _line(self, path: Path, wanted: int) -> bytes | None:
+        try:
+            if path not in self._streams:
+                self._streams[path] = open_input(path), 0
+            stream, at = self._streams[path]
+            while at < wanted and _skipped(stream):
+                at += 1
+            line = stream.readline(LONGEST) if at == wanted else b""
+            if len(line) == LONGEST and not line.endswith(b"\n"):
+                _skipped(stream)
+        except OSError:
+            return None
+        self._streams[path] = stream, at + bool(line)
+        return line or None
+
+    def _asked(self, case: str) -> ShownQuestion | None:
+        """The question about ``case``: cases come in the order of the prompts."""
+        if self._question[0] == case:
+            return self._question[1]
+        with contextlib.suppress(EvalqError, OSError):
+            if self._prompts is None:
+                self._prompts = open_input(self._folder.own(PROMPTS))
+            piece = b'{"case":' + msgspec.json.encode(case) + b","
+            while line := self._prompts.readline():
+                if line.startswith(piece):
+                    self._question = case, question_of(line)
+                    return self._question[1]
+        return None
+
+    def close(self) -> None:
+        """Close all files."""
+        for stream, _ in self._streams.values():
+            stream.close()
+        if self._prompts is not None:
+            self._prompts.close()
+
+
+def _skipped(stream: BufferedReader) -> bool:
+    """Skip a line, in pieces; False at the end."""
+    piece = stream.readline(_BLOCK)
+    while len(piece) == _BLOCK and not piece.endswith(b"\n"):
+        piece = stream.readline(_BLOCK)
+    return bool(piece)
+
+
+# What a run is about, for its titles.
+
+
+class _AskedFiles(msgspec.Struct):
+    inputs: list[str] = []
+
+
+class _Asked(msgspec.Struct):
+    request: _AskedFiles = msgspec.field(default_factory=_AskedFiles)
+
+
+def about(folder: RunFolder) -> list[str]:
+    """Target, prompt and date of a run, as far as known: the prompt by its name, or by the file of the questions."""
+    try:
+        info = folder.info()
+    except (EvalqError, OSError):
+        return []
+    prompt = f"prompt {info.tags['prompt']}" if info.tags.get("prompt") else ", ".join(_question_files(folder))
+    return list(filter(None, (info.target, prompt, info.started[:10])))
+
+
+def _question_files(folder: RunFolder) -> list[str]:
+    for name in (ASKED, HEAD):
+        with contextlib.suppress(EvalqError, OSError, msgspec.DecodeError), open_input(folder.own(name)) as stream:
+            asked = msgspec.json.decode(stream.read(LONGEST), type=_Asked)
+            return [Path(path).name for path in asked.request.inputs[:3]]
+    return []

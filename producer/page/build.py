@@ -24,6 +24,7 @@ from evalq.evalcore.views.charts import (
 )
 from evalq.evalcore.views.markdown import LEFT_OUT
 from evalq.evalcore.views.metrics import Unit
+from evalq.producer.page.answers import ShownAnswer, ShownQuestion
 
 # A page as plain data, without layout.
 
@@ -79,7 +80,10 @@ class TableSection:
 
 @dataclass(frozen=True)
 class FailedRecord:
-    """A record that failed or cannot be decided, with expected and actual values."""
+    """A record that failed or cannot be decided, with expected and actual values.
+
+    ``address`` is that of its own page, if it has one.
+    """
 
     record: str
     id: str
@@ -87,6 +91,9 @@ class FailedRecord:
     state: State
     reason: str
     evidence: tuple[Evidence, ...]
+    question: ShownQuestion | None = None
+    answer: ShownAnswer | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,8 @@ Section = TileSection | ChartSection | ProseSection | TableSection | FailedSecti
 class Listing:
     """The content of the table of records: ``kept`` rows of ``total``.
 
-    ``statuses`` counts all records by (status, state), ``explained`` counts failed ones with evidence.
+    ``statuses`` counts all records by (status, state), ``explained`` counts failed ones with evidence. ``answers`` says
+    whether rows end with the number of their answer.
     """
 
     columns: tuple[Column, ...] = ()
@@ -115,6 +123,7 @@ class Listing:
     explained: int = 0
     statuses: dict[tuple[str, State], int] = field(default_factory=dict)
     first: list[FailedRecord] = field(default_factory=list)
+    answers: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,15 +157,16 @@ def build_page(
     report: Mapping[str, Json],
     listing: Listing | None = None,
     first: Sequence[Section] = (),
+    about: Sequence[str] = (),
 ) -> ReportPage:
     """The page of a report (report.json's content), with the records in ``listing``, None without records.
 
-    Sections in ``first`` stand before all others.
+    Sections in ``first`` stand before all others. The title has ``about``: target, prompt and date.
     """
     views = evaluator.views
     summary = summary_of(evaluator, report)
     return ReportPage(
-        subject=_subject(report),
+        subject=_subject(report, about),
         headline=summary.headline,
         sentence=" ".join(filter(None, (summary.sentence, _left_out(listing)))),
         state=summary.state,
@@ -236,10 +246,12 @@ def _reach(marks: Iterable[Mark], line: float | None, zero: bool) -> tuple[float
     return min(ends), max(ends)
 
 
-def _subject(report: Mapping[str, Json]) -> str:
+def _subject(report: Mapping[str, Json], about: Sequence[str]) -> str:
+    if len(about) > 1:
+        return " · ".join((str(report["evaluator"]), *about))
     names = [str(given["name"]) for given in report["inputs"]]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{report['evaluator']} · {', '.join(names[:3])}{more}"
+    inputs = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return " · ".join((str(report["evaluator"]), inputs, *about))
 
 
 def _left_out(listing: Listing | None) -> str:

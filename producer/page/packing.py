@@ -13,6 +13,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -23,30 +24,40 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Evidence, Row, Rows
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.page.answers import RecordedAnswers, ShownAnswer, about
 from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
 from evalq.producer.page.render import after_blocks, before_blocks
 
 ALL_UP_TO = 100_000
 """For runs with more records, the table has a sample of passed ones, and is made only on request."""
 _ROWS, _EXPLAINED = 5_000, 500
-_EVIDENCE_BYTES = 5_000_000
+_EVIDENCE_BYTES = 4_000_000
 """Room for evidence; larger pages are slow to open."""
+_ANSWER_BYTES = 1_000_000
+"""Room for questions and answers."""
 _ROWS_BYTES = 4_500_000
 """Room for the rows of each 100,000 records."""
 _BLOCK_CHARACTERS = 1 << 20
-_TEXT, _ID, _PIECES = 400, 200, 40
+_TEXT, _ID, _PIECES, _ANSWER = 400, 200, 40, 2_000
 _LEAST = 16
 _FIRST = 20
 _SEED = 20260224
 _FAILED = frozenset({"bad", "doubtful"})
 
 
-def pack(lines: Iterable[bytes], rows: Rows, report: Mapping[str, Json], out: BinaryIO) -> Listing:
+def pack(
+    lines: Iterable[bytes],
+    rows: Rows,
+    report: Mapping[str, Json],
+    out: BinaryIO,
+    answers: RecordedAnswers | None = None,
+) -> Listing:
     """Write the blocks of all ``lines`` of records.jsonl to ``out``, and return their listing.
 
     Raises WireError for a damaged line.
     """
-    packing = _Packing(rows, int(report["records"]["total"]), out)
+    packing = _Packing(rows, int(report["records"]["total"]), out, answers)
     decode, see = msgspec.json.Decoder(rows.line).decode, rows.reader(report)
     for number, line in enumerate(lines, start=1):
         try:
@@ -62,8 +73,12 @@ def pack(lines: Iterable[bytes], rows: Rows, report: Mapping[str, Json], out: Bi
 class _Packing:
     """Fills the blocks."""
 
-    def __init__(self, rows: Rows, total: int, out: BinaryIO) -> None:
-        self.listing = Listing(rows.columns)
+    def __init__(self, rows: Rows, total: int, out: BinaryIO, answers: RecordedAnswers | None) -> None:
+        self.listing = Listing(rows.columns, answers=answers is not None)
+        self._recorded = answers
+        self._answers: list[tuple[Any, ...]] = []
+        self._answered = self._answer_pending = 0
+        self._answer_room = _ANSWER_BYTES
         self._out = out
         self._share = ALL_UP_TO / total if total > ALL_UP_TO else 1.0
         # Seeded, so that the same report gives the same page.
@@ -85,7 +100,7 @@ class _Packing:
             return
         listing.kept += 1
         most = self._texts.most
-        kept = (
+        kept: tuple[Any, ...] = (
             row.record[: min(_ID, 2 * most)],
             row.id[: min(_ID, 2 * most)],
             row.status,
@@ -93,6 +108,8 @@ class _Packing:
             _shortened(row.reason, most),
             *(_shortened(cell, most) if isinstance(cell, str) else cell for cell in row.cells),
         )
+        if self._recorded is not None:
+            kept = (*kept, self._answer(row, self._recorded, failed=failed))
         self._rows.append(kept)
         self._characters += sum(len(cell) for cell in kept if isinstance(cell, str))
         if len(self._rows) == _ROWS or self._characters >= _BLOCK_CHARACTERS:
@@ -115,10 +132,40 @@ class _Packing:
         listing.explained += 1
         return listing.explained - 1
 
+    def _answer(self, row: Row, recorded: RecordedAnswers, *, failed: bool) -> int:
+        """Keep a record's question and answer; its number, or -1 without room. Half of the room is for failed ones."""
+        listing = self.listing
+        first = failed and listing.failed <= _FIRST
+        if not first and self._answer_room - self._answer_pending <= (0 if failed else _ANSWER_BYTES // 2):
+            return -1
+        found = recorded.of(row.record)
+        if found is None:
+            return -1
+        question, answer = found
+        if first:
+            listing.first[-1] = replace(listing.first[-1], question=question, answer=brief(answer))
+        asked = [[_shortened(each, _ANSWER) for each in message] for message in question.messages] if question else []
+        tools = [[_shortened(each, _TEXT) for each in call] for call in answer.tools[:_PIECES]]
+        texts = (_shortened(answer.text, _ANSWER), _shortened(answer.error, _TEXT))
+        self._answers.append((asked, *texts, tools, answer.facts()))
+        # Repeats have the same question, which takes no room when packed.
+        self._answer_pending += sum(map(len, texts)) + sum(len(each) for call in tools for each in call) + 50
+        self._answered += 1
+        if len(self._answers) == _EXPLAINED:
+            self._flush_answers()
+        return self._answered - 1
+
     def flush(self) -> None:
         """Write what is left."""
         self._flush_rows()
         self._flush_evidence()
+        self._flush_answers()
+
+    def _flush_answers(self) -> None:
+        if self._answers:
+            self._answer_room -= self._write("answers", self._answers)
+            self._answers.clear()
+            self._answer_pending = 0
 
     def _flush_rows(self) -> None:
         if self._rows:
@@ -152,6 +199,11 @@ class _TextRoom:
         self.most = max(_LEAST, min(_TEXT, round(self.most * min(2.0, max(0.5, share)))))
 
 
+def brief(answer: ShownAnswer) -> ShownAnswer:
+    """An answer with a text of a page's length."""
+    return answer._replace(text=_shortened(answer.text, _ANSWER))
+
+
 def failed_record(row: Row) -> FailedRecord:
     """A record that failed with its evidence, both cut for a page."""
     evidence = tuple(_cut(piece) for piece in row.evidence()[:_PIECES])
@@ -179,11 +231,12 @@ def write_page(
     report: Mapping[str, Json],
     records: Path | None,
     first: Sequence[Section] = (),
+    folder: RunFolder | None = None,
 ) -> None:
     """Write the page of ``report`` to ``path`` atomically; ``records`` is its records.jsonl. Without it the page has no
-    table.
+    table. The run's ``folder`` has its title's target, prompt and date, and its questions and answers.
 
-    The same report and records give the same bytes. Memory does not grow with the number of records. Raises OSError,
+    The same run gives the same bytes. Memory does not grow with the number of records. Raises OSError,
     and WireError for a damaged record.
     """
     with contextlib.ExitStack() as opened:
@@ -191,8 +244,11 @@ def write_page(
         blocks = cast("BinaryIO", opened.enter_context(scratch))
         listing = None
         if records is not None and records.is_file():
-            listing = pack(opened.enter_context(open_input(records)), evaluator.views.rows, report, blocks)
-        page = build_page(evaluator, report, listing, first)
+            answers = RecordedAnswers(folder) if folder is not None else None
+            if answers is not None:
+                opened.callback(answers.close)
+            listing = pack(opened.enter_context(open_input(records)), evaluator.views.rows, report, blocks, answers)
+        page = build_page(evaluator, report, listing, first, about(folder) if folder is not None else ())
         out = opened.enter_context(replacing(path))
         out.write(before_blocks(page))
         blocks.seek(0)

@@ -12,8 +12,9 @@
     { title: "Reason", at: 4, kind: "text", look: "wide" },
     { title: "Record", at: 0, kind: "text" },
   ];
-  const columns = Array.from({ length: 5 + known.columns.length }, () => []);
-  let order = [], texts = null, sorted = null, down = false;
+  const answered = 5 + known.columns.length, caseAt = known.columns.findIndex((c) => c.title === "Case");
+  const columns = Array.from({ length: answered + (known.answers ? 1 : 0) }, () => []);
+  let order = [], texts = null, sorted = null, down = false, only = null;
 
   const make = (name, attributes = {}, ...children) => {
     const node = document.createElement(name);
@@ -57,6 +58,24 @@
   document.getElementById("table").append(
     make("div", { class: "controls" }, make("label", {}, "Search", search), make("label", {}, "Show", pick)), count, view, dialog);
 
+  // A link to a case shows its records, and no others whose names begin alike.
+  function about(row) {
+    const id = columns[1][row] || columns[0][row];
+    return id === only || id.startsWith(only + "#") || (caseAt >= 0 && columns[5 + caseAt][row] === only);
+  }
+
+  function follow() {
+    const found = /^#case=(.*)$/.exec(location.hash);
+    if (!found) return;
+    try { only = decodeURIComponent(found[1]); } catch { return; }
+    search.value = shown(only);
+    pick.value = "";
+    view.scrollTop = 0;
+    select();
+    document.getElementById("table").scrollIntoView();
+    if (order.length === 1) show(order[0]);
+  }
+
   function select() {
     const wanted = search.value.trim().toLowerCase(), choice = pick.value, statuses = columns[2];
     if (wanted && (!texts || texts.length !== statuses.length)) {
@@ -67,7 +86,7 @@
     for (let row = 0; row < statuses.length; row++) {
       const look = state.get(statuses[row]);
       if (choice === "failed" ? look !== "bad" && look !== "doubtful" : choice && statuses[row] !== choice.slice(1)) continue;
-      if (!wanted || texts[row].includes(wanted)) order.push(row);
+      if (only !== null ? about(row) : !wanted || texts[row].includes(wanted)) order.push(row);
     }
     if (sorted) {
       const values = columns[sorted.at], sign = down ? -1 : 1;
@@ -128,6 +147,32 @@
     return make("tr", { "aria-rowindex": place + 2 }, ...cells);
   }
 
+  const packed = [...document.querySelectorAll("script.answers")];
+  async function answer(at) {
+    const block = Math.floor(at / 500);
+    if (!opened.has(packed[block])) opened.set(packed[block], unpack(packed[block]));
+    return (await opened.get(packed[block]))[at % 500];
+  }
+
+  const said = (text) => make("div", text.length > 1500 || text.split("\n").length > 26
+    ? { class: "said long", dir: "auto", tabindex: "0", role: "group", "aria-label": "Text" } : { class: "said", dir: "auto" }, shown(text));
+  function told([asked, text, error, tools, took]) {
+    const parts = [];
+    if (asked.length) {
+      parts.push(make("h3", {}, "Question"));
+      for (const [role, content] of asked) parts.push(...(role ? [make("p", { class: "role" }, shown(role))] : []), said(content));
+    }
+    parts.push(make("h3", {}, "Answer"));
+    if (error) parts.push(make("p", { class: "fault", dir: "auto" }, "No usable answer: " + shown(error)));
+    if (text || !error) parts.push(said(text));
+    if (tools.length) {
+      const calls = tools.map(([name, given]) => make("li", {}, make("code", { dir: "auto" }, shown(name)), make("pre", { tabindex: "0" }, shown(given))));
+      parts.push(make("p", { class: "role" }, "Tool calls"), make("ol", { class: "tools" }, ...calls));
+    }
+    parts.push(make("dl", { class: "took" }, ...took.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, shown(value))))));
+    return parts;
+  }
+
   const explained = [...document.querySelectorAll("script.evidence")];
   const opened = new Map();
   async function evidence(at) {
@@ -140,11 +185,13 @@
     const status = columns[2][row], at = columns[3][row];
     const facts = make("dl", { class: "facts" });
     for (const h of heads) facts.append(make("dt", {}, h.title), make("dd", { dir: "auto" }, cell(columns[h.at][row], h.kind)));
-    const parts = [make("h2", { id: "record-title", dir: "auto" }, shown(columns[1][row] || columns[0][row])), facts];
+    const parts = [make("h2", { id: "record-title", dir: "auto", tabindex: "-1", autofocus: "" }, shown(columns[1][row] || columns[0][row])), facts];
+    if (known.answers && columns[answered][row] >= 0) parts.push(...told(await answer(columns[answered][row])));
     if (at >= 0) {
       const rows = (await evidence(at)).map(([what, expected, came, fine]) =>
         make("tr", { class: fine ? "fine" : "unmet" }, make("th", { scope: "row", dir: "auto" }, shown(what)),
-          make("td", { dir: "auto" }, cell(expected, "text")), make("td", { dir: "auto" }, cell(came, "text"))));
+          make("td", { dir: "auto", "data-label": "Expected" }, cell(expected, "text")),
+          make("td", { dir: "auto", "data-label": "Actual" }, cell(came, "text"))));
       const top = make("tr", {}, ...["Check", "Expected", "Actual"].map((name) => make("th", { scope: "col" }, name)));
       const caption = make("caption", { class: "unseen" }, "Expected and actual values");
       parts.push(make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Expected and actual values" },
@@ -165,8 +212,9 @@
   };
   view.addEventListener("scroll", soon(draw), { passive: true });
   addEventListener("resize", soon(draw));
-  search.addEventListener("input", () => { view.scrollTop = 0; select(); });
-  pick.addEventListener("change", () => { view.scrollTop = 0; select(); });
+  addEventListener("hashchange", follow);
+  search.addEventListener("input", () => { only = null; view.scrollTop = 0; select(); });
+  pick.addEventListener("change", () => { only = null; view.scrollTop = 0; select(); });
 
   (async () => {
     if (known.failed) pick.value = "failed";
@@ -179,6 +227,7 @@
       drawn = true;
     }
     select();
+    follow();
     document.documentElement.dataset.ready = "yes";
   })();
 })();

@@ -10,11 +10,13 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
 from evalq.evalcore.views.charts import Evidence, Mark, Tile, number
 from evalq.evalcore.views.markdown import visible
+from evalq.producer.page.answers import AttemptFacts, ShownAnswer, ShownQuestion
 from evalq.producer.page.build import (
     ChartSection,
     ChartTable,
@@ -287,10 +289,14 @@ def before_blocks(page: ReportPage) -> bytes:
     listing = page.listing
     shown = listing is not None and listing.kept > 0
     records = [Block("records", "Records", record_table(listing))] if listing is not None and shown else []
-    body = joined(
-        _SKIP, page_banner(page, records), Html('<main id="content">'), page_contents(page, records), Html("</main>")
-    )
+    contents = page_contents(page, records, _case_anchor if shown else None)
+    body = joined(_SKIP, page_banner(page, records), Html('<main id="content">'), contents, Html("</main>"))
     return f"{_head(title_of(page))}<body>\n{body}\n".encode()
+
+
+def _case_anchor(case: str) -> str:
+    """The anchor by which the script shows a case's records."""
+    return f"#case={quote(case, safe='~', errors='replace')}"
 
 
 def after_blocks(page: ReportPage) -> bytes:
@@ -414,7 +420,11 @@ def _failed(failed: FailedRecord) -> Html:
     name = element("span", failed.id or failed.record, class_="name", dir="auto")
     summary = element("summary", mark, " ", name, " ", element("span", failed.reason, class_="reason", dir="auto"))
     where = element("p", "Record ", element("code", failed.record, dir="auto"), class_="caption")
-    return element("details", summary, where, evidence_table(failed.evidence), class_="failed")
+    own = element("p", element("a", "Its record", href=failed.address), class_="caption") if failed.address else None
+    asked = element("div", element("h3", "Question"), question_block(failed.question, "")) if failed.question else None
+    answer = element("div", element("h3", "Answer"), answer_block(failed.answer)) if failed.answer else None
+    evidence = evidence_table(failed.evidence)
+    return element("details", summary, where, own, asked, answer, evidence, class_="failed")
 
 
 def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
@@ -441,11 +451,90 @@ def evidence_table(evidence: tuple[Evidence, ...]) -> Html | None:
     return element("div", table, class_="scroll", tabindex="0", role="group", aria_label="Expected and actual values")
 
 
+SHOWN = 50_000
+"""Characters of one text on a page; a browser takes seconds for a megabyte."""
+
+
+class Piece(NamedTuple):
+    """A part of a text: whether the other text lacks it."""
+
+    text: str
+    changed: bool
+
+
+# What was asked, and what came back.
+
+
+def question_block(question: ShownQuestion | None, why: str) -> Html:
+    """A question, or the sentence ``why`` it is not here."""
+    if question is None:
+        return element("p", why, class_="caption")
+    parts = []
+    for role, content in question.messages:
+        head = element("p", role.capitalize(), class_="role") if role else None
+        parts.append(element("div", head, said(content), class_="message"))
+    return joined(*parts)
+
+
+def said(content: str, pieces: Sequence[Piece] | None = None, mark: str = "") -> Html:
+    """A text of somebody else as it is, cut if it is very long; changed ``pieces`` are in elements called ``mark``."""
+    more = len(content) - SHOWN
+    note = element("p", f"{more:,} more characters are in the run folder.", class_="caption") if more > 0 else None
+    inner = text(content[:SHOWN])
+    if pieces is not None:
+        inner = joined(*(element(mark, each.text) if each.changed else text(each.text) for each in pieces))
+    empty = element("span", "An empty text.", class_="quiet") if not content else inner
+    long = len(content) > 1_500 or content.count("\n") > 25
+    # A long text scrolls, and what scrolls has to be reached by keys.
+    more_attributes = {"tabindex": "0", "role": "group", "aria_label": "Text"} if long else {}
+    shown = element("div", empty, class_=f"said{' long' if long else ''}", dir="auto", **more_attributes)
+    return joined(shown, note)
+
+
+def answer_block(answer: ShownAnswer, pieces: Sequence[Piece] | None = None, mark: str = "") -> Html:
+    """An answer: its text or error, its tool calls, and what it took."""
+    parts: list[Html | None] = []
+    if answer.error:
+        parts.append(element("p", "No usable answer: ", answer.error[:SHOWN], class_="fault", dir="auto"))
+    if answer.text or not answer.error:
+        parts.append(said(answer.text, pieces, mark))
+    if answer.tools:
+        calls = [
+            element(
+                "li", element("code", name, dir="auto"), element("pre", arguments[:SHOWN], dir="auto", tabindex="0")
+            )
+            for name, arguments in answer.tools
+        ]
+        parts.append(joined(element("p", "Tool calls", class_="role"), element("ol", *calls, class_="tools")))
+    return joined(*parts, took(answer))
+
+
+def took(answer: ShownAnswer) -> Html | None:
+    """Attempts, seconds, tokens and cost of an answer."""
+    facts = answer.facts()
+    if not facts:
+        return None
+    rows = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
+    attempts = None
+    if len(answer.attempts) > 1 or any(each.ended != "answered" for each in answer.attempts):
+        items = [element("li", _attempt(each), dir="auto") for each in answer.attempts]
+        attempts = element("details", element("summary", "Each attempt"), element("ol", *items))
+    return joined(element("dl", *rows, class_="took"), attempts)
+
+
+def _attempt(attempt: AttemptFacts) -> str:
+    seconds = "" if attempt.seconds is None else number(attempt.seconds, "seconds")
+    tokens = "" if attempt.completion_tokens is None else f"{attempt.completion_tokens:,} tokens in the answer"
+    cost = "" if attempt.cost is None else f"cost {attempt.cost:.4g}"
+    return ", ".join(filter(None, (attempt.ended[:1_000], seconds, tokens, cost)))
+
+
 def record_table(listing: Listing) -> Html:
     """The element for the script's table, and the table's facts."""
     columns = [{"title": column.title, "kind": column.kind} for column in listing.columns]
     statuses = [[status, state, count] for (status, state), count in sorted(listing.statuses.items())]
     known = {"columns": columns, "statuses": statuses, "kept": listing.kept, "failed": listing.failed}
+    known |= {"answers": True} if listing.answers else {}
     data = msgspec.json.encode(known).decode().replace("<", "\\u003c")
     return joined(
         element(

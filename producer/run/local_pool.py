@@ -33,6 +33,8 @@ from evalq.workers.settings import Settings
 LONG_SECONDS = 6.0
 """A job with so much left is worth starting a server and workers: these take 1.3 CPU seconds, a tenth of it with two
 cores."""
+_PARAMS_A_SECOND = 1_000_000
+"""Bytes of parameters that a worker reads in a second, at least; forked processes have them already."""
 _PACE_SECONDS = 0.5
 """The pace counts from so long after the first answer, which may have waited for imports."""
 _POLL_SECONDS = 0.05
@@ -80,6 +82,8 @@ class LocalPool:
         self._collector = collector
         self._forks = forks
         self._later: LazyBackend | None = later
+        # A worker would read the cases again, which takes longer than evaluating them where they are.
+        self._long_seconds = LONG_SECONDS + job.manifest.size // _PARAMS_A_SECOND
         self._reporter = reporter
         self._began = time.monotonic()
         self._held_bytes = _collected_bytes(job, collector.next)
@@ -167,7 +171,7 @@ class LocalPool:
 
     def _workers_wait(self) -> bool:
         """Whether workers wait for the rest of a long job; starts them once the job proves to be long."""
-        if self._later is None or self._left() < LONG_SECONDS:
+        if self._later is None or self._left() < self._long_seconds:
             return False
         if self._later.started is None:
             self._start(self._later)

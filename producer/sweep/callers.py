@@ -62,7 +62,7 @@ class Callers:
         return found
 
 
-# Who calls the target of a sweep, and what its user is told meanwhile.
+# Which workers call the target of a sweep, and the messages to its user meanwhile.
 
 PATIENT_SECONDS = 3.0
 """So long from the beginning of a command, or from when the last one left, nobody need call."""
@@ -121,7 +121,7 @@ class CallingProcesses:
         self._alone: float | None = command_began()
 
     def leaving(self) -> bool:
-        """Whether nobody can call it now, which is to be told at once to somebody who leaves it to the fleet."""
+        """Whether no process can call the target now; a command that leaves the sweep to the fleet says so at once."""
         alone = not any(known_facts(caller.targets, self._header.target) for caller in self._callers())
         if alone:
             self._warnings.add("nobody")
@@ -179,7 +179,7 @@ _AGAIN_SECONDS = 60.0
 
 
 class Health:
-    """Of one sweep, as its producer sees it: `news` are lines for a person, each told once a minute at most."""
+    """The callers of one sweep, as its producer sees them. `news` are messages, each shown at most once a minute."""
 
     def __init__(self, heartbeats: Heartbeats, header: SweepHeader, *, poll_seconds: float = 2.0) -> None:
         self._heartbeats = heartbeats
@@ -196,7 +196,7 @@ class Health:
         if now - self._looked < self._poll_seconds:
             return []
         self._looked = now
-        # Nobody waits for news: that the server is away is told by the steps that need it.
+        # Ignore the failure: the steps that need the server report that it is away.
         with contextlib.suppress(*SERVER_ERRORS):
             callers = self._heartbeats.callers().values()
             lines = [*self._troubles(list(callers)), *self._long(list(callers))]

@@ -124,7 +124,7 @@ class Calling:
         sweep = self._sweep
         sweep.spent = True
         spending = sweep.recorded.spending
-        # If no answer tells its cost, the calls would never reach a larger budget of cost.
+        # If no answer has a known cost, the calls would never reach a larger cost budget.
         costless = bool(sweep.live.max_cost and spending.unknown and not spending.known)
         others = (
             f"begin another run with --max-calls, and --reuse {sweep.folder.named()}"

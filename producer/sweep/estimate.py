@@ -146,9 +146,9 @@ def _known(target: str, settings: Settings) -> tuple[TargetFacts | None, Means |
         client = connect(settings.ledger_address, settings)
         fleet = SweepLedger(client, settings).mean_tokens(target)
         means = Means(int(fleet["calls"]), fleet["prompt"], fleet["completion"]) if fleet else None
-        told = [known_facts(caller.targets, target) for caller in Heartbeats(client).callers().values()]
+        known = [known_facts(caller.targets, target) for caller in Heartbeats(client).callers().values()]
         # The file here counts first: its calls are what this command would make.
-        facts = facts or next(filter(None, told), None)
+        facts = facts or next(filter(None, known), None)
     return facts, means
 
 
@@ -236,7 +236,7 @@ def means_of(target: str, config: str, cache: str) -> Means | None:
 
 
 def keep_trial(target: str, config: str, calls: Iterable[Iterable[Attempt]]) -> str:
-    """Keep what a trial measured; returns the file's name, "" where its calls told no tokens."""
+    """Store a trial's measurements. Returns the file's name, "" if its calls reported no tokens."""
     means = _mean(calls, "--try")
     if means is None:
         return ""
@@ -248,16 +248,16 @@ def keep_trial(target: str, config: str, calls: Iterable[Iterable[Attempt]]) -> 
 
 def _mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
     """The mean tokens of calls whose attempts reported some; None without such calls."""
-    # Calls that told no tokens are left out: counted as none they would make the estimate too low.
-    told = [
+    # Leave out calls that reported no tokens: counted as 0 tokens, they would make the estimate too low.
+    counted = [
         (sum(a.prompt_tokens or 0 for a in attempts), sum(a.completion_tokens or 0 for a in attempts))
         for attempts in map(tuple, calls)
         if any(a.prompt_tokens is not None or a.completion_tokens is not None for a in attempts)
     ]
-    if not told:
+    if not counted:
         return None
-    prompt, completion = (sum(amounts) / len(told) for amounts in zip(*told, strict=True))
-    return Means(len(told), prompt, completion, source)
+    prompt, completion = (sum(amounts) / len(counted) for amounts in zip(*counted, strict=True))
+    return Means(len(counted), prompt, completion, source)
 
 
 def _recorded(target: str, config: str, cache: str) -> Iterator[tuple[str, Iterator[tuple[Attempt, ...]]]]:

@@ -108,8 +108,8 @@ def sweep_facts(
         "limit": str(asked.limit or ""),
         "chunk size": str(asked.chunk_size or ""),
         "stop": live.stop,
-        "max calls": _told(live.max_calls),
-        "max cost": _told(live.max_cost),
+        "max calls": _limit(live.max_calls),
+        "max cost": _limit(live.max_cost),
         "extends": live.extends,
         SETTINGS: live.config,
         FORM: TEXT_FORM if live_calls(evaluator).text else "",
@@ -117,7 +117,7 @@ def sweep_facts(
     return {name: text for name, text in facts.items() if text}
 
 
-def _told(budget: float) -> str:
+def _limit(budget: float) -> str:
     """A budget with all of its digits; empty for none."""
     # Six digits where these are all: ids of runs that were begun depend on this text.
     short = f"{budget:g}" if budget else ""

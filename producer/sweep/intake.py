@@ -49,7 +49,7 @@ class OutputIntake:
         self.several = False
         """Whether the target was called under other settings than before: since it was begun, or by somebody else."""
         self.uncached = ""
-        """Why the cache is not given any more outputs, to be told once."""
+        """Why the cache gets no further outputs, as a message to show once."""
 
     @property
     def known(self) -> bool:
@@ -101,13 +101,13 @@ class OutputIntake:
 
         Raises UsageError where one of these is gone, WireError where its outputs are damaged.
         """
-        told = self._take_over(config) if self._reuse and config else ""
+        message = self._take_over(config) if self._reuse and config else ""
         for outputs in self._sweep.recorded_elsewhere(config) if config else ():
             fresh = self._keep(outputs, cached=True)
             self._ledger.restore(self._sweep.run, [output.call for output in fresh])
         if self._cache is not None and config:
             self._take_from_cache(self._cache, config)
-        return told
+        return message
 
     def _take_over(self, config: str) -> str:
         live, recorded, prompts = self._sweep.live, self._sweep.recorded, list(self._sweep.prompts())
@@ -186,7 +186,7 @@ def warn_of_calls(in_flight: int, reporter: Reporter) -> None:
 
 
 class EarlyStopping:
-    """The decided cases of one sweep, which its ledger is told of; none where it has no stop rule."""
+    """The decided cases of one sweep, which it reports to its ledger; none without a stop rule."""
 
     def __init__(self, sweep: Sweep, calls: OutputLedger) -> None:
         self._sweep = sweep

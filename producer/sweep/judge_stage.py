@@ -191,7 +191,7 @@ class JudgeCalls:
             old.rename(place)  # a process was killed between the two
         cases, digest = prompts_digest(read_prompts(new / PROMPTS))
         # Under other settings it is another sweep to the ledger, which may still have the one of before.
-        run = judge_sweep_id(self._sweep.run, f"{number}-{_told_apart(digest, settled.config)}")
+        run = judge_sweep_id(self._sweep.run, f"{number}-{_digest_of(digest, settled.config)}")
         asked = {"prompts": digest, "about": self._sweep.run, SETTINGS: settled.config}
         header = SweepHeader(run, target, code_version(), cases, repeats, asked)
         before = self._before(place)
@@ -258,14 +258,14 @@ def _answered(stage: Stage, line: bytes, path: Path) -> Sequence[Output]:
         raise WireError(f"{path} is not what evalq writes: {error}") from error
 
 
-def _told_apart(*texts: str) -> str:
+def _digest_of(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
 
 
 def _key(question: OutputQuestion) -> bytes:
-    told = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
+    identity = f"{question.target}\0{question.repeats}\0{question.prompt.case}"
     # Twelve bytes for a question of any length: all of them are in memory at once.
-    return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=12).digest()
+    return hashlib.blake2b(identity.encode(errors="surrogatepass"), digest_size=12).digest()
 
 
 # Replies that a sweep takes over from the one that it replaces.
@@ -280,10 +280,10 @@ def _carry_over(before: Sweep, sweep: Sweep) -> Before:
     """
     paid = _taken_over(before, sweep) if _asked(before) == _asked(sweep) else 0
     recorded, so_far = before.recorded, before.before
-    begun = max(recorded.begun, recorded.ended)  # what is told of either may be the older
+    begun = max(recorded.begun, recorded.ended)  # one of the two counts may be older than the other
     return Before(
         so_far.attempts + begun,
-        so_far.lost + begun - recorded.ended,  # nobody tells of those under way any more
+        so_far.lost + begun - recorded.ended,  # no process will report the calls that were in flight
         so_far.repaid + max(0, recorded.paid - paid),
         so_far.cost + recorded.cost,
     )

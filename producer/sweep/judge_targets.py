@@ -121,7 +121,7 @@ def _one_of(configs: Collection[str], target: str, before: Sequence[JudgeSweep],
     if then.config in configs:
         return then.config
     folder, count = replied[0].folder.path, sum(each.replies for each in replied)
-    told = "1 reply" if count == 1 else f"{count:,} replies"
+    replies = "1 reply" if count == 1 else f"{count:,} replies"
     names = [name for name in sorted({*then.parts, *parts}) if then.parts.get(name) != parts.get(name)]
     now = f"{', '.join(names)}" if then.parts and parts else f"digest {then.config} then, {', '.join(configs)} now"
     reuse = (
@@ -130,7 +130,7 @@ def _one_of(configs: Collection[str], target: str, before: Sequence[JudgeSweep],
         else ""
     )
     raise UsageError(
-        f"{folder}: {target!r} has other settings than when it gave {told} ({now}), and replies of two "
+        f"{folder}: {target!r} has other settings than when it gave {replies} ({now}), and replies of two "
         f"settings are never counted together: put them back and resume, or begin another run{reuse}"
     )
 

@@ -97,12 +97,12 @@ class SourceRun:
 
 
 def lineage_of(givers: Mapping[str, SourceRun], reused: Counter[str]) -> Lineage | None:
-    """What is told of a run that took so many outputs of each of ``givers``; None where it took none."""
+    """The message about a run that reused this many outputs of each of ``givers``; None if it reused none."""
     taken = {run: count for run, count in reused.items() if run and count > 0}
     if not taken:
         return None
     akin, number, first = set(taken), 1, ""
-    # By count and name: what is told must not depend on the order in which runs were named.
+    # Sort by count and name, so that the message does not depend on the order of the named runs.
     for run in sorted(taken, key=lambda run: (-taken[run], run)):
         giver = givers[run]
         before = giver.lineage

@@ -44,7 +44,7 @@ class Sweep:
     """One sweep; made by `start` or `load`."""
 
     def __init__(self, folder: RunFolder, head: SweepHead, *, new: bool = False, files: Path | None = None) -> None:
-        """``files`` is where it keeps what it asked and recorded, the run folder itself unless it is told."""
+        """``files`` is the folder for its questions and outputs, by default the run folder itself."""
         self.folder = folder
         self.files = files or folder.path
         self.new = new
@@ -310,7 +310,7 @@ def _prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
         raise UsageError(f"--stop {live.stop}: {evaluator.name} has no rule by which a case is decided")
     if "-" in request.inputs:
         raise ConfigError("a live sweep needs inputs that can be read twice, not standard input")
-    for path in live.reuse:  # one that gives nothing is told before anything is paid
+    for path in live.reuse:  # report an unusable source before anything is paid
         if live.target:
             SourceRun(path)
         else:

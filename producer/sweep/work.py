@@ -120,7 +120,7 @@ class SweepWork:
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
         """The room that noting its end needs is kept free, and cases are decided by what the folder has."""
-        # Before the sweep is opened, which tells the ledger of the decided cases.
+        # Before the sweep is opened, which reports the decided cases to the ledger.
         self._stopping.recall()
         self._sweep.recorded.reserve()
         yield
@@ -184,7 +184,7 @@ class SweepWork:
         return self.ledger.poll(self.run, attending=True, free=recorded.count - recorded.paid)
 
     def lost(self, status: SweepStatus) -> bool:
-        """Whether the ledger has forgotten what the folder has, or that it was told so."""
+        """Whether the ledger has lost outputs that the folder has, or the note that the folder has them."""
         # What waits in the ledger is counted there, and is not in the folder yet.
         if status.known - status.waiting < self._sweep.recorded.count or status.halted < len(self._stopping.halted):
             return True
@@ -206,7 +206,7 @@ class SweepWork:
             return
         self._judge(status)
         if status.state == "open" and not (status.holders or self.over):
-            # Only then, since it reads what every process of the fleet tells of itself.
+            # Only then, because this reads the heartbeat of every process of the fleet.
             self._served.config()  # nobody calls: it finds out why
 
     def _offer_unknown(self) -> None:
@@ -277,7 +277,7 @@ class SweepWork:
             self.ledger.forget(self.run, missing)
 
     def _may_repay(self, look: SweepStatus, missing: list[int]) -> bool:
-        """Whether ``missing`` may be paid again now: where others have outputs of them, the user is told before."""
+        """Whether ``missing`` calls may be paid again now. If other processes may have their outputs, warn first."""
         paid = sum(int(tally.split()[2]) for tally in look.tallies.values())
         # More than is here was paid for elsewhere, as by a retry in the original.
         others = self._taken_over and paid > self._sweep.recorded.paid + look.waiting

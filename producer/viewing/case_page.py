@@ -13,10 +13,10 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import plural
-from evalq.producer.page.answer_html import answer_block, question_block, side_by_side
 from evalq.producer.page.answers import ShownAnswer, ShownQuestion, answer_of, input_path, question_in
 from evalq.producer.page.build import FailedRecord
-from evalq.producer.page.render import Html, element, evidence_table, joined
+from evalq.producer.page.render import Html, answer_block, element, evidence_table, joined, question_block
+from evalq.producer.page.side_by_side import side_by_side
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import PageAnswer, document, link, refusal
 from evalq.producer.viewing.index_page import run_title
@@ -52,7 +52,7 @@ def records_of(
     return RecordReader(path, viewer.lines, evaluator.views.rows, report) if path else None
 
 
-def answer_to(viewer: Viewer, known: KnownRun, record: str, line: bytes) -> ShownAnswer | None:
+def answer_to(viewer: Viewer, known: KnownRun, record: str, line: bytes = b"") -> ShownAnswer | None:
     """The answer that the record in ``line`` is about: as it was recorded, or as far as the record itself has it."""
     place = input_path(known.folder, record) if known.folder else None
     if place is not None:

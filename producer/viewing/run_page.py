@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+from dataclasses import replace
 from typing import Any
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.files import open_input
 from evalq.producer.page import ALL_UP_TO, build_page
-from evalq.producer.page.answer_html import answer_block, question_block
+from evalq.producer.page.answers import RecordedAnswers, about
 from evalq.producer.page.build import Listing
-from evalq.producer.page.packing import pack
+from evalq.producer.page.packing import brief, pack
 from evalq.producer.page.render import (
     Block,
     Html,
+    answer_block,
     element,
     evidence_table,
     joined,
     page_banner,
     page_contents,
+    question_block,
     record_table,
     table_script,
     title_of,
@@ -64,7 +68,9 @@ def table_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
     evaluator = plugins.get(report["evaluator"])
     blocks = io.BytesIO()
     with open_input(path) as stream:
-        listing = pack(stream, evaluator.views.rows, report, blocks)
+        answers = RecordedAnswers(known.folder) if known.folder else None
+        with contextlib.closing(answers) if answers else contextlib.nullcontext():
+            listing = pack(stream, evaluator.views.rows, report, blocks, answers)
     header = element("header", element("p", _run_link(known), class_="subject"), element("h1", "Records"))
     main = joined(record_table(listing), Html(blocks.getvalue().decode()))
     return document(f"Records · {known.run}", header, main, script=table_script())
@@ -206,12 +212,12 @@ def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
         blocks.append(Block("records", "Records", element("p", _ELSEWHERE)))
     else:
         failed = records.search(0, RecordFilter(failed=True), _FIRST, explain=True, seconds=_SECONDS)
-        listing = _failed(failed, evaluator)
+        listing = _failed(viewer, known, failed, evaluator)
         blocks.append(
             Block("records", "Records", _first_records(known, evaluator, records, failed, report["records"]["total"]))
         )
     blocks.append(Block("place", "Where it is", _location(known, progress)))
-    page = build_page(evaluator, report, listing)
+    page = build_page(evaluator, report, listing, about=about(known.folder) if known.folder else ())
 
     def to(case: str) -> str:
         return link("run", known.key, "case", id=case)
@@ -221,8 +227,16 @@ def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
     return document(title_of(page), page_banner(page, blocks), main)
 
 
-def _failed(page: RecordPage, evaluator: Evaluator[Any, Any]) -> Listing:
-    first = [found.failed for found in page.found if found.failed is not None]
+def _failed(viewer: Viewer, known: KnownRun, page: RecordPage, evaluator: Evaluator[Any, Any]) -> Listing:
+    first = []
+    for found in page.found:
+        if found.failed is not None:
+            address = link("run", known.key, "record", at=found.number + 1)
+            answer = answer_to(viewer, known, found.failed.record)
+            question = question_of_case(known, answer.case) if answer and answer.case else None
+            first.append(
+                replace(found.failed, question=question, answer=brief(answer) if answer else None, address=address)
+            )
     return Listing(evaluator.views.rows.columns, failed=len(first), explained=len(first), first=first)
 
 

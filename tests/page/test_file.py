@@ -20,6 +20,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Views
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows, Summary, Tile
 from evalq.producer.folder.job import Job, RunOptions
+from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page import ProseSection, build_page, packing, write_page
 from evalq.producer.page.render import before_blocks
 from evalq.producer.run.backend import Backend
@@ -87,10 +88,12 @@ def test_the_table_has_every_record_and_failed_ones_their_evidence(run: Path) ->
 
 
 def test_the_same_report_has_the_same_bytes(run: Path, tmp_path: Path) -> None:
-    """No clock, no host, no run's name: written again, or under another name, it is the same file."""
+    """No clock, no host, no run's name: written again, or under another name, a folder's page is the same file."""
     report = json.loads((run / "report.json").read_bytes())
     written = (run / "report.html").read_bytes()
-    write_page(tmp_path / "again.html", plugins.get(report["evaluator"]), report, run / "records.jsonl")
+    write_page(
+        tmp_path / "again.html", plugins.get(report["evaluator"]), report, run / "records.jsonl", folder=RunFolder(run)
+    )
     assert (tmp_path / "again.html").read_bytes() == written
     assert json.loads((run / "run.json").read_bytes())["run"] not in written.decode()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from evalq.evalcore.contract import plugins
+from evalq.producer.cli import cli
 from evalq.producer.folder.run_folder import RunFolder
 from tests.page.browser import AXE, Chromium, Tab, chromium, program
 from tests.page.test_file import evaluated
@@ -67,6 +70,42 @@ def test_a_report_is_flawless(runs: Path, browser: Chromium, name: str) -> None:
     tab.wait("document.querySelector('dialog').open")
     assert not tab.faults()
     assert not tab.complaints
+
+
+def test_a_case_is_reached_from_a_chart_of_the_file(tmp_path: Path, browser: Chromium) -> None:
+    """A click on its name shows its records alone, the next one its question and answer; in a link it has any name."""
+    (tmp_path / "agent.py").write_text("def ask(prompt):\n    return '<b>Lyon</b> ' + str(prompt)[-9:]\n")
+    cases = [
+        {"id": name, "input": f"What is {name}?", "checks": [{"contains": "Paris"}]}
+        for name in ("c1", "c10", "가 #%/<")
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps({"cases": cases}))
+    with contextlib.chdir(tmp_path):
+        run = ["checks", "cases.json", "--target", "python:agent:ask", "--repeat", "2", "--out", "run", "--quiet"]
+        assert CliRunner().invoke(cli, run).exit_code == 0
+    tab = browser.tab()
+    address = (tmp_path / "run" / "report.html").as_uri()
+    tab.look(width=380)
+    tab.open(address)
+    tab.run("document.querySelectorAll('details').forEach(node => { node.open = true; })")
+    assert not tab.faults()
+    assert tab.overflow <= 0
+    assert tab.run("document.title").startswith("0 of 6 outputs passed · checks · agent-ask · cases.json · 20")
+    for case in ("c1", "가 #%/<"):
+        tab = browser.tab()  # another address of the same page would not load it anew
+        tab.open(address)
+        tab.wait("document.documentElement.dataset.ready === 'yes'")
+        tab.run(f"[...document.querySelectorAll('figure a')].find(a => a.textContent === {json.dumps(case)}).click()")
+        tab.wait("document.querySelector('.count').textContent === '2 of 6 records'")
+        tab.run("document.querySelector('#window tbody button').click()")
+        tab.wait("document.querySelector('dialog').open")
+        said = tab.run("[...document.querySelectorAll('dialog .said')].map(node => node.textContent)")
+        assert said[0] == f"What is {case}?"
+        assert said[1].startswith("<b>Lyon</b>")
+        assert not tab.complaints
+    tab = browser.tab()
+    tab.open(f"{address}#case=c10")
+    tab.wait("document.querySelector('.count').textContent === '2 of 6 records'")
 
 
 def test_the_viewer_s_pages_are_flawless(runs: Path, browser: Chromium, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ FAMILIES: tuple[MetricFamily, ...] = (
     histogram(
         "commit_duration",
         of.times("commit_duration"),
-        "A commit's round trip as the worker saw it, told with its next one.",
+        "A commit's round trip as the worker measured it, reported with its next commit.",
         "evaluator",
     ),
     gauge("leases", lambda s: of.one(s.chunks["leased"]), "Chunks that a worker computes right now.", group="fleet"),

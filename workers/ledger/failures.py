@@ -94,7 +94,7 @@ class Failures:
         unread, barren = set(), (0, 0)
         for field, value in client.hgetall(keys.failures).items():
             what, _, rest = field.decode(errors="replace").partition(" ")
-            # One hash for all kinds of entries, told apart by their first word, so that one bound limits them all.
+            # One hash for all kinds of entries, which differ by their first word, so that one bound limits them all.
             if what == "unread":
                 unread.add(rest)
             elif what == "barren":

@@ -38,7 +38,7 @@ from evalq.workers.settings import Settings
 log = logging.getLogger("evalq.worker")
 
 REST_SECONDS = 2.0
-"""How long a process waits at most after a failure: short enough for a worker that is told to stop."""
+"""The longest wait of a process after a failure, short enough for a worker that has to stop."""
 
 
 class ChunkRunner:

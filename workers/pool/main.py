@@ -60,7 +60,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 def run_worker(
     settings: Settings, loglevel: str = "WARNING", preload: Sequence[str] = (), *, quiet: bool = False
 ) -> int:
-    """Serve the queues of this code version until told to stop; returns an exit code.
+    """Serve the queues of this code version until a signal stops the worker; returns an exit code.
 
     After SIGTERM, SIGINT, SIGQUIT or SIGHUP, running chunks and calls may end within ``soft_shutdown_seconds``; the
     worker gives the rest back. For SIGTERM, the environment must have REMAP_SIGTERM=SIGQUIT before this module is

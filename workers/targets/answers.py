@@ -35,9 +35,9 @@ class Call(msgspec.Struct, frozen=True):
         """What a program or a function is given; of a chat ``messages``, too, whose JSON the prompt then is, and the
         ``parameters`` of a target that has any.
         """
-        told = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
+        fields = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
         more: dict[str, Any] = {"messages": list(self.messages)} if self.messages else {}
-        return {**told, **more, **({"parameters": dict(parameters)} if parameters else {})}
+        return {**fields, **more, **({"parameters": dict(parameters)} if parameters else {})}
 
     @property
     def chat(self) -> list[dict[str, Any]]:

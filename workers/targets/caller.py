@@ -124,8 +124,8 @@ def _cut(result: R, count: int) -> R:
     """``result`` with a note of how many secrets are cut out of it."""
     if not count:
         return result
-    told = f"{count} secret(s) of this machine cut out of the reply (***)"
-    return msgspec.structs.replace(result, cut=count, note="; ".join(filter(None, (result.note, told))))
+    hidden = f"{count} secret(s) of this machine cut out of the reply (***)"
+    return msgspec.structs.replace(result, cut=count, note="; ".join(filter(None, (result.note, hidden))))
 
 
 class Pacer(Protocol):
@@ -193,11 +193,11 @@ class Tries:
         if not isinstance(result, Failure):
             return None
         rule, before = self._target.rule(result.kind), self._before.get(result.kind, 0)
-        told = result.retry_after_seconds
-        if before >= rule.times or (told is not None and told > rule.longest_seconds):
+        retry_after = result.retry_after_seconds
+        if before >= rule.times or (retry_after is not None and retry_after > rule.longest_seconds):
             return None
         self._before[result.kind] = before + 1
-        return _wait(rule, before, told)
+        return _wait(rule, before, retry_after)
 
 
 async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | Failure]:
@@ -217,9 +217,9 @@ async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | 
         await asyncio.sleep(wait)
 
 
-def _wait(rule: RetryRule, before: int, told: float | None) -> float:
+def _wait(rule: RetryRule, before: int, retry_after: float | None) -> float:
     """Seconds to wait, as the server or else the policy says; up to a tenth more, so that not all come at once."""
-    wait = rule.wait_seconds * rule.factor**before if told is None else told
+    wait = rule.wait_seconds * rule.factor**before if retry_after is None else retry_after
     return wait * (1 + random.random() / 10)  # noqa: S311 - no secret
 
 
@@ -235,9 +235,9 @@ def _contracted(answer: Answer) -> Answer | Failure:
     try:
         return msgspec.structs.replace(answer, output=extract(answer.text))
     except NoJson as error:
-        told: dict[str, Any] = {name: getattr(answer, name) for name in _SHARED}
+        shared: dict[str, Any] = {name: getattr(answer, name) for name in _SHARED}
         cut = " (cut off: finish_reason length)" if answer.finish_reason == "length" else ""
-        return Failure(kind="bad_output", reason=f"{error}{cut}", **told)
+        return Failure(kind="bad_output", reason=f"{error}{cut}", **shared)
 
 
 _SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "finish_reason", "limits", "note", "cut")
@@ -254,8 +254,8 @@ def _secrets(named: NamedTarget, key: str | None, environment: Mapping[str, str]
     others = (environment.get(name, "").strip() for name in (*named.keys, *granted))
     # Replace the longest first: otherwise a secret that contains a shorter one is replaced only in part.
     found = [key or "", *others, *named.target.secrets()]
-    told = {form for text in found if len(text) >= _SECRET_AT_LEAST for form in _written(text)}
-    return sorted(told, key=len, reverse=True)
+    forms = {form for text in found if len(text) >= _SECRET_AT_LEAST for form in _written(text)}
+    return sorted(forms, key=len, reverse=True)
 
 
 def _written(text: str) -> Iterator[str]:

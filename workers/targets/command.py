@@ -161,8 +161,8 @@ async def _end_of(stream: asyncio.StreamReader) -> bytes:
 
 def _tail(text: str) -> str:
     """The last words of a text: whole ones, since the rest of one that was cut could be the rest of a secret."""
-    told = " ".join(text.split())
-    return told if len(text) < _SHOWN else told[-_SHOWN:].partition(" ")[2]
+    shown = " ".join(text.split())
+    return shown if len(text) < _SHOWN else shown[-_SHOWN:].partition(" ")[2]
 
 
 def _ended(code: int) -> str:

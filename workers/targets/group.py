@@ -139,7 +139,7 @@ class Group:
 
 
 class _Signs(NamedTuple):
-    """What tells a process of a group from others: the leader's number, the mark, and the names of its pipes."""
+    """What identifies the processes of a group: the leader's process id, the mark, and the names of its pipes."""
 
     leader: int
     mark: bytes

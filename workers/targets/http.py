@@ -249,19 +249,19 @@ def value_at(value: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def token_counts(reply: Reply, prompt: Any, completion: Any) -> dict[str, Any]:
-    """Counts as told; one that a call of this size cannot have is left out, and the note says so.
+    """The reply's token counts; a count that is impossible for a call of this size is None, and the note says so.
 
-    A token is a byte at least. Costs and the fleet's pace go by these numbers: a server's word alone is not enough.
+    A token has at least one byte. Costs and pacing depend on these numbers, so evalq does not trust the server blindly.
     """
-    told = {"prompt_tokens": (prompt, reply.asked_bytes), "completion_tokens": (completion, reply.told_bytes)}
-    # By its very type: True is an int to isinstance.
-    usable = {name: type(value) is int and 0 <= value <= size + _HIDDEN_TOKENS for name, (value, size) in told.items()}
+    sized = {"prompt_tokens": (prompt, reply.asked_bytes), "completion_tokens": (completion, reply.reply_bytes)}
+    # Compare the exact type: isinstance would accept True as an int.
+    usable = {name: type(value) is int and 0 <= value <= size + _HIDDEN_TOKENS for name, (value, size) in sized.items()}
     notes = [
         f"{name} of the reply ignored: {_shown(value)} is no number that a call of {size} bytes can have"
-        for name, (value, size) in told.items()
+        for name, (value, size) in sized.items()
         if value is not None and not usable[name]
     ]
-    counts = {name: value if usable[name] else None for name, (value, _) in told.items()}
+    counts = {name: value if usable[name] else None for name, (value, _) in sized.items()}
     return {**counts, "note": "; ".join(notes)}
 
 

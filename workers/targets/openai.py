@@ -96,7 +96,7 @@ class OpenAiClient(PostingClient):
     async def open(self) -> None:
         """Read the prompts of all agents: what is recorded has the digest of those that are there now."""
         for path in files_of(self._folder, self._target.system_prompt) if self._target.system_prompt else ():
-            with contextlib.suppress(ConfigError):  # whoever calls that agent is told
+            with contextlib.suppress(ConfigError):  # a call of that agent reports it
                 self._texts[resolved(path)] = _file(self._folder, str(path))
 
     async def call(self, call: Call) -> Answer | Failure:
@@ -129,15 +129,15 @@ class OpenAiClient(PostingClient):
             fault = {"kind": "refused", "reason": f"the model refuses: {(refusal or 'content filter')[:200]}"}
         elif not isinstance(content, str):
             fault = {"kind": "bad_output", "reason": "the completion has no text in message.content"}
-        told: dict[str, Any] = {
+        shared: dict[str, Any] = {
             "latency_seconds": reply.seconds,
             "finish_reason": reason,
             "limits": reply.limits,
             **token_counts(reply, prompt, completion),
         }
         if fault:
-            return Failure(text=content if isinstance(content, str) else reply.text, **fault, **told)
-        return Answer(text=str(content), **told)
+            return Failure(text=content if isinstance(content, str) else reply.text, **fault, **shared)
+        return Answer(text=str(content), **shared)
 
     def _response_format(self) -> dict[str, Any]:
         if self._target.json_schema:

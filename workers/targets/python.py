@@ -67,10 +67,10 @@ class _ProcessDied(Exception):
 class _FunctionProcess:
     """One process, and what is asked of it; made by `started`."""
 
-    def __init__(self, group: Group, asks: asyncio.StreamWriter, tells: asyncio.StreamReader, threads: int) -> None:
+    def __init__(self, group: Group, asks: asyncio.StreamWriter, replies: asyncio.StreamReader, threads: int) -> None:
         self._group = group
         self._asks = asks
-        self._tells = tells
+        self._replies = replies
         self._threads = threads
         # What waits here for a thread has not begun, and its time does not run.
         self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
@@ -86,15 +86,18 @@ class _FunctionProcess:
     async def started(
         cls, *command: str, environment: Mapping[str, str], longest: int, threads: int
     ) -> _FunctionProcess:
-        """One that tells lines of ``longest`` bytes at most. Raises OSError; cancelled, it leaves no process."""
+        """Start a process whose reply lines have at most ``longest`` bytes. Raises OSError.
+
+        If cancelled, it leaves no process behind.
+        """
         # It says on standard error what its function prints.
         group = Group(*command, stderr=None, limit=longest, env=environment)
         try:
-            asks, (tells,) = await group.pipes()
+            asks, (replies,) = await group.pipes()
         except BaseException:
             await asyncio.shield(group.end())
             raise
-        return cls(group, asks, tells, threads)
+        return cls(group, asks, replies, threads)
 
     @property
     def over(self) -> bool:
@@ -107,21 +110,21 @@ class _FunctionProcess:
         self._watch.add_done_callback(self._left_behind)
         try:
             async with asyncio.timeout(_START_SECONDS):
-                line = await self._tells.readline()
+                line = await self._replies.readline()
                 if not line:
                     await asyncio.shield(self._watch)
             if not line:
                 raise ConfigError(f"importing its module {_ended(await asyncio.shield(self.kill()))}")
-            told = msgspec.json.decode(line, type=CallReply)
-            if told.failure is not None:
-                raise ConfigError(str(told.failure["reason"]))
+            reply = msgspec.json.decode(line, type=CallReply)
+            if reply.failure is not None:
+                raise ConfigError(str(reply.failure["reason"]))
         except TimeoutError:
             self.kill()
             raise ConfigError(f"its module was not imported within {_START_SECONDS:g} s") from None
         except BaseException:
             self.kill()
             raise
-        if told.text != "threads":
+        if reply.text != "threads":
             self._threads, self.room = 0, contextlib.nullcontext()
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
 
@@ -134,16 +137,16 @@ class _FunctionProcess:
 
     async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> CallReply:
         """What becomes of one call. Raises TimeoutError, and _ProcessDied."""
-        number, told = next(self._numbers), asyncio.get_running_loop().create_future()
+        number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
         line = msgspec.json.encode(CallRequest(number, call.values(parameters))) + b"\n"
         # Before it is sent: the answer may be there before `drain` returns.
-        self._waiting[number] = told
+        self._waiting[number] = answered
         try:
             async with asyncio.timeout(seconds):
                 with contextlib.suppress(ConnectionError):  # the reader knows what became of it
                     self._asks.write(line)
                     await self._asks.drain()
-                result: CallReply = await told
+                result: CallReply = await answered
                 return result
         except (TimeoutError, asyncio.CancelledError):
             self._give_up(number)
@@ -170,19 +173,19 @@ class _FunctionProcess:
     async def _read(self) -> None:
         """Answers, until the process ends: what was in flight then has no answer."""
         try:
-            while line := await self._tells.readline():
-                told = msgspec.json.decode(line, type=CallReply)
-                self._given_up.discard(told.id)
-                waiting = self._waiting.get(told.id)
+            while line := await self._replies.readline():
+                reply = msgspec.json.decode(line, type=CallReply)
+                self._given_up.discard(reply.id)
+                waiting = self._waiting.get(reply.id)
                 if waiting is not None and not waiting.done():
-                    waiting.set_result(told)
+                    waiting.set_result(reply)
         except (ValueError, msgspec.DecodeError):  # the function wrote there itself, or more than an answer can have
             self.kill()
         finally:
             self.retired = True
         assert self._watch is not None
         await asyncio.shield(self._watch)
-        # Only when the process is reaped: its exit code is part of what is told.
+        # Only when the process is reaped, because the message includes its exit code.
         how = _ended(await asyncio.shield(self.kill()))
         lost = [waiting for waiting in self._waiting.values() if not waiting.done()]
         for waiting in lost:
@@ -288,7 +291,7 @@ class PythonClient:
     async def _asked(self, process: _FunctionProcess, call: Call) -> Answer | Failure:
         began = time.monotonic()
         try:
-            told = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
+            reply = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
         except _ProcessDied as error:
             self._suspects[call] = None
             # The oldest goes: forgotten, it is made among the others once more.
@@ -299,10 +302,10 @@ class PythonClient:
             )
             return Failure(kind="crashed", reason=reason, latency_seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
-        if told.text is not None:
-            return Answer(text=told.text, latency_seconds=seconds)
+        if reply.text is not None:
+            return Answer(text=reply.text, latency_seconds=seconds)
         try:
-            failure = msgspec.convert({**(told.failure or {}), "latency_seconds": seconds}, Failure)
+            failure = msgspec.convert({**(reply.failure or {}), "latency_seconds": seconds}, Failure)
         except msgspec.ValidationError as error:
             return Failure(kind="server", reason=f"CallFailed holds no Failure: {error}", latency_seconds=seconds)
         wait = failure.retry_after_seconds
@@ -315,8 +318,8 @@ class PythonClient:
             retry_after_seconds=None if wait is None else max(0.0, wait),
         )
 
-    def _tokens(self, told: int | None) -> int | None:
-        return told if told is not None and 0 <= told <= self._target.max_bytes else None
+    def _tokens(self, count: int | None) -> int | None:
+        return count if count is not None and 0 <= count <= self._target.max_bytes else None
 
     def _kept(self) -> _FunctionProcess | None:
         """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""

@@ -352,7 +352,7 @@ def _contents(named: NamedTarget, pattern: str) -> Iterator[bytes]:
             content = hashlib.sha256(path.read_bytes()).digest()
         except FileNotFoundError:  # removed since it was listed
             continue
-        except OSError:  # whoever calls its agent is told, and all others are called
+        except OSError:  # a call of this agent reports it; the other agents stay usable
             content = b""
         # By its bytes: no agent is called as a file that is not named in UTF-8, but it may lie there.
         yield os.fsencode(name) + b"\0" + content

@@ -110,18 +110,18 @@ _EPOCH = 1e9
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from ``retry-after-ms`` or ``retry-after`` (seconds, or a date held against the server's own
-    Date); None where nothing usable is told. ``headers`` has lower-case names or ignores case.
+    """Seconds to wait, from ``retry-after-ms`` or ``retry-after`` (seconds, or a date compared with the server's own
+    Date); None without a usable value. ``headers`` has lower-case names or ignores case.
     """
-    # The finer form first, where a server sends both.
+    # Prefer the finer unit if a server sends both.
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    told = headers.get("retry-after")
-    seconds = _number(told)
-    if seconds is not None or told is None:
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is not None or value is None:
         return seconds
-    until = _date(told)
+    until = _date(value)
     return None if until is None else max(0.0, (until - _now(headers)).total_seconds())
 
 
@@ -131,15 +131,15 @@ def rate_limits(headers: Mapping[str, str]) -> RateLimits:
 
 
 def _quota(headers: Mapping[str, str], what: str) -> Quota:
-    def told(part: str) -> str | None:
+    def header(part: str) -> str | None:
         value = headers.get(f"x-ratelimit-{part}-{what}")
         return headers.get(f"x-ratelimit-{part}") if value is None and what == "requests" else value
 
-    limit, remaining = _number(told("limit")), _number(told("remaining"))
+    limit, remaining = _number(header("limit")), _number(header("remaining"))
     return Quota(
         None if limit is None else int(limit),
         None if remaining is None else int(remaining),
-        _seconds(told("reset"), headers),
+        _seconds(header("reset"), headers),
     )
 
 
@@ -206,7 +206,7 @@ _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
 class Reply(msgspec.Struct, frozen=True):
     """A reply of status 2xx that is JSON: ``value``, its text, and what its headers say of ``limits``.
 
-    ``asked_bytes`` were sent for it, ``told_bytes`` came.
+    ``asked_bytes`` and ``reply_bytes`` are the sizes of the request and the reply.
     """
 
     value: Any
@@ -214,7 +214,7 @@ class Reply(msgspec.Struct, frozen=True):
     limits: RateLimits
     seconds: float
     asked_bytes: int
-    told_bytes: int
+    reply_bytes: int
 
 
 class Web:
@@ -352,18 +352,18 @@ def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
     """What a status other than 2xx means, with the ``wait`` that is asked for and the server's own words."""
     said = _message(text)
     # The words last: where they are cut within a secret, its first part is looked for at the end.
-    told = f"{wait}: {said}" if said else wait
+    detail = f"{wait}: {said}" if said else wait
     # Before the table, in which a 429 is no more than a rate limit.
     if status == 429 and _spent(text.lower()):
-        return "quota", f"HTTP 429: the account's quota is spent{told}"
+        return "quota", f"HTTP 429: the account's quota is spent{detail}"
     if status in _BY_STATUS:
         kind, meaning = _BY_STATUS[status]
-        return kind, f"HTTP {status}: {meaning}{told}"
+        return kind, f"HTTP {status}: {meaning}{detail}"
     if status >= 500:
-        return "server", f"HTTP {status}: the server failed{told}"
+        return "server", f"HTTP {status}: the server failed{detail}"
     if 300 <= status < 400:
         return "refused", f"HTTP {status}: the server sends elsewhere; give the final URL"
-    return "refused", f"HTTP {status}: the server refuses this request{told}"
+    return "refused", f"HTTP {status}: the server refuses this request{detail}"
 
 
 def _spent(text: str) -> bool:

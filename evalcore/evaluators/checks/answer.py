@@ -326,8 +326,14 @@ def why_no_output(record: dict[str, Any]) -> str:
     return f"error: {kind_of(error)} where a string is wanted"
 
 
+_USAGE_KEYS = frozenset(("cost", "latency_seconds", *_TOKENS, "attempts"))
+_UNKNOWN = Usage()
+
+
 def usage_of(record: dict[str, Any]) -> Usage:
     """The usage of the output: by the keys of the line, or else by its attempts. Raises InvalidField."""
+    if _USAGE_KEYS.isdisjoint(record):
+        return _UNKNOWN  # most recorded outputs
     cost, latency = (_amount(record, key, "") for key in ("cost", "latency_seconds"))
     prompt, completion = (_count(record, key, "") for key in _TOKENS)
     attempts = record.get("attempts")

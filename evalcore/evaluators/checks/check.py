@@ -187,6 +187,8 @@ def _mean_by_weight(scores: Iterable[tuple[float, float]]) -> float:
 
 def passes(verdicts: Sequence[CheckVerdict], least: float | None) -> tuple[str, float, str]:
     """(passed or failed, score, why it failed), if all checks that count were computed."""
+    if least is None and len(verdicts) == 1 and verdicts[0].passed and verdicts[0].weight == 1.0:
+        return "passed", min(1.0, verdicts[0].score or 0.0), ""  # the same, in a tenth of the time
     counted = [verdict for verdict in verdicts if verdict.passed is not None]
     score = _mean_by_weight((verdict.weight, verdict.score or 0.0) for verdict in counted)
     # A check of weight 0 is only shown (docs/decisions/0019).
@@ -345,6 +347,11 @@ def _name(written: Mapping[str, Any]) -> str:
         raise BadCheck(f"{len(names)} checks in one mapping ({', '.join(names)}): write a list item for each")
     others = [key for key in written if key not in _COMMON]
     raise BadCheck(_unknown_check(others[0]) if others else "no check is named", others[0] if others else "")
+
+
+def name_of_check(written: Mapping[str, Any]) -> str:
+    """The name of a valid check, as `CompiledCheck` has it, without compiling it."""
+    return shorten(written.get("name") or _name(written))
 
 
 def _unknown_check(name: str) -> str:

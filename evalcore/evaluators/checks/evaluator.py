@@ -205,14 +205,17 @@ def record_line(record: str, test: ScoredOutput, *, with_plain: bool = False) ->
         test.mark.text.hex() or msgspec.UNSET,
         _usage_of(test) or msgspec.UNSET,
         _passes_plain(test) if with_plain else msgspec.UNSET,
-        {
-            check.name: label
-            for check, label in zip(test.checks, test.labels.by_check, strict=False)
-            if label is not None
-        }
-        or msgspec.UNSET,
+        _labels_of(test) or msgspec.UNSET,
     )
     return _encode(line)
+
+
+def _labels_of(test: ScoredOutput) -> dict[str, bool]:
+    """People's labels of an output, by check."""
+    if not test.labels.by_check:
+        return {}
+    labelled = zip(test.checks, test.labels.by_check, strict=False)
+    return {check.name: label for check, label in labelled if label is not None}
 
 
 def _usage_of(test: ScoredOutput) -> dict[str, float]:
@@ -220,6 +223,8 @@ def _usage_of(test: ScoredOutput) -> dict[str, float]:
     if test.score is None:
         return {}
     usage = test.usage
+    if usage.latency is usage.cost is usage.tokens is None:
+        return {}
     known = {"latency_seconds": usage.latency, "cost": usage.cost, "tokens": usage.tokens}
     return {name: value for name, value in known.items() if value is not None}
 

@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.contract.repeats import stopping_section
-from evalq.evalcore.evaluators.checks.check import compiled
+from evalq.evalcore.evaluators.checks.check import name_of_check
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.report import diversity_section
 from evalq.evalcore.evaluators.checks.labels import labels_section, on_trust, trusted_checks
@@ -300,8 +300,8 @@ def _entry(case: Case, counted: CaseCounts, demands: Sequence[Demand], params: C
         "outputs": {"passed": m, "failed": counted.failed, "errors": counted.errors},
         "pass_rate": {"value": m / n if n else None, "low": low, "high": high},
         "score": counted.score / BILLION / n if n else None,
-        "pass_at": [dict(_pass_estimate(m, n, bounds, k, False)) for k in params.ks],
-        "pass_hat": [dict(_pass_estimate(m, n, bounds, k, True)) for k in params.ks],
+        "pass_at": [_pass_estimate(m, n, bounds, k, False) for k in params.ks],
+        "pass_hat": [_pass_estimate(m, n, bounds, k, True) for k in params.ks],
         "thresholds": [demand.as_json() for demand in demands],
         **(stop if counted.planned else {}),
     }
@@ -320,7 +320,7 @@ def _rate_bounds(counted: CaseCounts) -> tuple[float, float]:
 def _pass_estimate(passed: int, answers: int, bounds: tuple[float, float], k: int, hat: bool) -> dict[str, Json]:
     """The unbiased estimate of pass@k or pass^k, with the bounds of the pass rate for k answers.
 
-    Cached, since many cases share few counts.
+    Cached and shared, since many cases have the same few counts; nobody may change it.
     """
     low, high = bounds
     if hat:
@@ -370,7 +370,7 @@ def _by_check(cases: Sequence[Counted]) -> Iterator[Json]:
     for case, counted in cases:
         # Not strict: a case without answers has no counts.
         for written, counts in zip(case.checks, counted.checks, strict=False):
-            counts_by_check.setdefault(compiled(written).name, []).append((case, counts))
+            counts_by_check.setdefault(name_of_check(written), []).append((case, counts))
     for name, with_check in sorted(counts_by_check.items()):
         rates = [Rate(p / (p + f), p + f, case.weight) for case, (p, f, _) in with_check if p + f]
         passed, failed, errors = (sum(counts[index] for _, counts in with_check) for index in range(3))

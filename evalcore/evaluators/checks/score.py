@@ -205,11 +205,10 @@ class CasePlans:
             skipped = bool(self._tag) and self._tag not in case_params.tags
             checks = () if skipped else tuple(self._check(written, case_params) for written in case_params.checks)
             # The most votes last: of several checks with the same question, the last one stays.
-            every = sorted((each for check in checks for each in check.judge_questions()), key=lambda each: each.votes)
-            questions, questions_by_judge = (
-                {each.key: each for each in every},
-                {(each.key, each.judge): each for each in every},
-            )
+            every = [each for check in checks for each in check.judge_questions()]
+            every.sort(key=lambda each: each.votes)
+            questions = {each.key: each for each in every} if every else {}
+            questions_by_judge = {(each.key, each.judge): each for each in every} if every else {}
             how = diversity_of(case_params, self._params)
             if how is not None and how.judge:
                 questions[PAIR.key] = PAIR

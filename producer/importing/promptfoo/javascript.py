@@ -1,18 +1,18 @@
-"""`javascript` assertions that are one closed expression, as checks; no code is run.
+"""promptfoo's `javascript` assertions as checks, if they are one closed expression; no code is run.
 
-Read is the part of ECMAScript's expressions (ECMA-262, section 13) that asks a text something a check asks, too:
+The parser reads the part of ECMAScript's expressions (ECMA-262, section 13) for which evalq has checks:
 
     output.includes("x")    output.toLowerCase().startsWith("x")    output.trim() === "x"    output.length <= 80
     /x/i.test(output)       JSON.parse(output).a[0].b === 1         context.vars.name        !  &&  ||  ( )
     output.split(" ").length < 9      JSON.parse(output).a.includes("x")      output.a === 1      ... ? 1 : 0
 
-Anything else has no counterpart: no part of an expression is left out, and nothing near it is taken.
+Any other expression has no counterpart. The import never leaves out a part of an expression, and never approximates.
 
-A `transform`, which promptfoo applies to an answer before its checks, is such an expression, too:
+A `transform`, which promptfoo applies to an answer before its checks, can be such an expression, too:
 
-    JSON.parse(output).a[0].b    the check's `at`, of an answer that is JSON and has something there
-    output.trim()                `trim` of equals; nothing for checks that search for a text
-    output.toLowerCase()         `ignore-case`, where what is looked for has no capital letters
+    JSON.parse(output).a[0].b    becomes the check's `at`, which needs a value at that path
+    output.trim()                becomes `trim` of equals; checks that search for a text need nothing
+    output.toLowerCase()         becomes `ignore-case`, if the text that the check looks for has no capital letters
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _METHODS = {"includes": "contains", "startsWith": "starts-with", "endsWith": "ends-with"}
 _OUTCOMES = {(1, 0): True, (0, 1): False}
-"""What stands behind `?` and `:`, true and false included, and whether the first is a pass."""
+"""The values behind `?` and `:` (true and false equal 1 and 0), and whether the first one is a pass."""
 _SEPARATORS = {" ": " ", "\n": r"\n", r"\s+": r"\s+"}
 _OBJECT = "evalq reads the answer's JSON for it; promptfoo's provider has to give an object"
 _NUMERIC = "evalq compares numbers alone; JavaScript takes a text that is one, too"
@@ -57,11 +57,11 @@ _PROGRAM = "it transforms the answer first, by a program"
 
 
 class AlwaysPasses(ValueError):
-    """A program that gives a score above 0 for every answer, which promptfoo takes for a pass."""
+    """A program that scores every answer above 0, which promptfoo counts as a pass."""
 
 
 class Program(NamedTuple):
-    """The text of a program, and the variables of its test, which it has as context.vars."""
+    """The text of a program, and the variables of its test, which the program sees as context.vars."""
 
     text: str
     variables: Mapping[str, Any]
@@ -72,9 +72,9 @@ class _Literal(NamedTuple):
 
 
 class _JavaScriptAnswer(NamedTuple):
-    """`output`, or what is at a path in it, after toLowerCase() or trim() where that was called.
+    """`output`, or the value at a path in it, after toLowerCase() or trim() if the program calls them.
 
-    ``parsed``: the path begins at JSON.parse(output), not at an output that is an object itself.
+    ``parsed``: the path starts at JSON.parse(output), and not at an output that is an object already.
     """
 
     lower: bool = False
@@ -84,7 +84,7 @@ class _JavaScriptAnswer(NamedTuple):
 
     @property
     def guards(self) -> tuple[Check, ...]:
-        """What it throws without."""
+        """Checks that must pass, or the program throws."""
         return ({"is-json": True},) if self.parsed else ()
 
     @property
@@ -106,9 +106,9 @@ class _Pieces(NamedTuple):
 
 
 class _Test(NamedTuple):
-    """Something that is true or false; without one of the ``guards`` it throws, and so fails.
+    """A condition as a check. If one of ``guards`` fails, the program throws, so the assertion fails.
 
-    Of ``also`` the same is true, but there the check fails, too: its opposite alone needs them.
+    That holds for ``also``, too; but then ``check`` itself fails as well, so only its negation needs these guards.
     """
 
     check: Check
@@ -117,9 +117,9 @@ class _Test(NamedTuple):
 
 
 def check_of_program(program: Program, *, negated: bool) -> tuple[Check, str]:
-    """The check that an expression is, and how it differs; ``negated`` says that promptfoo takes its opposite.
+    """(the check for a program, how it differs from promptfoo's); ``negated`` means that promptfoo negates the program.
 
-    Raises NoCounterpart.
+    Raises NoCounterpart, or AlwaysPasses.
     """
     text = program.text.strip()
     if len(text) > _LONGEST:
@@ -132,7 +132,7 @@ def check_of_program(program: Program, *, negated: bool) -> tuple[Check, str]:
     reader = _JavaScriptReader(text, program.variables)
     made = reader.whole()
     if made.guards and negated:
-        # What throws fails there, whether it is asked for or its opposite.
+        # A program that throws fails in promptfoo, negated or not.
         raise NoCounterpart("the opposite of a program that fails where the answer is not what it reads")
     check = {"all": [*_once(made.guards), made.check]} if made.guards else made.check
     return check, "; ".join(sorted(reader.differs))
@@ -154,7 +154,7 @@ class _JavaScriptReader:
         return made
 
     def _chosen(self, made: _Test) -> _Test:
-        """The test, with `? 1 : 0` behind it."""
+        """The test, after reading an optional `? 1 : 0` behind it."""
         if not self._took("?"):
             return made
         first = self._value()
@@ -275,7 +275,7 @@ class _JavaScriptReader:
         return f"[{found[0]}]"
 
     def _member(self, answer: _JavaScriptAnswer, step: str) -> _JavaScriptAnswer:
-        """What is at one more step. Of a text there is nothing that a check asks."""
+        """The value one step further. After toLowerCase() or trim() it is a text, whose members no check reads."""
         if answer.lower or answer.trim:
             raise NoCounterpart(_BEYOND)
         if not answer.path:
@@ -302,10 +302,10 @@ class _JavaScriptReader:
         check = {name: argument.value, **lowered(answer.lower, argument.value), **answer.at}
         if not answer.path or name != "contains" or answer.lower:
             return _Test(check, (*answer.guards, *_text_at(answer)))
-        # An array has it as one of its values.
-        text, one = _held(answer, {"type": "string"}), {"type": "array", "contains": {"const": argument.value}}
-        guard = _held(answer, {"type": ["string", "array"]})
-        return _Test({"any": [{"all": [text, check]}, _held(answer, one)]}, (*answer.guards, guard))
+        # For an array, includes() looks for an equal value.
+        text, one = _schema_at(answer, {"type": "string"}), {"type": "array", "contains": {"const": argument.value}}
+        guard = _schema_at(answer, {"type": ["string", "array"]})
+        return _Test({"any": [{"all": [text, check]}, _schema_at(answer, one)]}, (*answer.guards, guard))
 
     def _tested(self, pattern: str, flags: str) -> _Test:
         for each in (".", "test", "("):
@@ -367,12 +367,12 @@ class _JavaScriptReader:
 
 
 def _text_at(answer: _JavaScriptAnswer) -> tuple[Check, ...]:
-    """That there is a text at its path: methods of texts throw without."""
-    return (_held(answer, {"type": "string"}),) if answer.path else ()
+    """A guard that the value at the answer's path is a text, because methods of texts throw for other values."""
+    return (_schema_at(answer, {"type": "string"}),) if answer.path else ()
 
 
-def _held(answer: _JavaScriptAnswer, schema: dict[str, Any]) -> Check:
-    """That what is at its path is as ``schema`` says."""
+def _schema_at(answer: _JavaScriptAnswer, schema: dict[str, Any]) -> Check:
+    """A check that the value at the answer's path matches the JSON Schema ``schema``."""
     for step in reversed(parse_path(answer.path)):
         if isinstance(step, int):
             raise NoCounterpart(_BEYOND)
@@ -381,7 +381,7 @@ def _held(answer: _JavaScriptAnswer, schema: dict[str, Any]) -> Check:
 
 
 def _above(answer: _JavaScriptAnswer) -> tuple[Check, ...]:
-    """That what its path leads through is there: of nothing, and of null, there is no part."""
+    """Guards that all values above the answer's path exist and are not null: reading a member of null throws."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in parse_path(answer.path)[:-1]]
     paths = ["$" + "".join(steps[: count + 1]) for count in range(len(steps))]
     there: list[Check] = [{"json-schema": {"not": {"type": "null"}}}]
@@ -408,7 +408,7 @@ def _comparison(left: Any, sign: str, wanted: Any) -> _Test:
         return _Test(opposite(check) if sign in _UNEQUAL else check)
     if left.path and (left.lower or left.trim):
         return _of_text_at(left, sign, wanted)
-    # == converts, and a path that leads nowhere is unequal to anything.
+    # Only ===: == converts types. Not !==: it is true for a path that does not exist, where a check fails.
     if left.path and sign == "===":
         return _Test({"json-path": left.path, "is": wanted}, left.guards, _above(left))
     if left.path and sign in _FLIPPED and isinstance(wanted, int | float) and not isinstance(wanted, bool):
@@ -420,7 +420,7 @@ def _comparison(left: Any, sign: str, wanted: Any) -> _Test:
 
 
 def _of_text_at(left: _JavaScriptAnswer, sign: str, wanted: Any) -> _Test:
-    """A comparison of a text at a path, in lower case or trimmed."""
+    """The comparison of a text at a path, lowered or trimmed, with ``wanted``."""
     if not isinstance(wanted, str) or sign not in (*_EQUAL, *_UNEQUAL) or (left.trim and wanted != wanted.strip()):
         raise NoCounterpart(_BEYOND)
     check = {"equals": wanted, **lowered(left.lower, wanted), **({"trim": True} if left.trim else {}), **left.at}
@@ -428,7 +428,7 @@ def _of_text_at(left: _JavaScriptAnswer, sign: str, wanted: Any) -> _Test:
 
 
 def _bounds(sign: str, wanted: Any) -> tuple[int | None, int | None]:
-    """(least, most) of a count. Raises NoCounterpart."""
+    """(least, most) of the counts for which the comparison is true; None means no bound. Raises NoCounterpart."""
     if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 0:
         raise NoCounterpart(_BEYOND)
     if sign in ("<", "<="):
@@ -444,7 +444,7 @@ def _bounds(sign: str, wanted: Any) -> tuple[int | None, int | None]:
 def _of_length(answer: _JavaScriptAnswer, sign: str, wanted: Any) -> _Test:
     least, most = _bounds(sign, wanted)
     if answer.trim and not answer.path and (least, most) in ((1, None), (0, 0)):
-        # Anything but white space, or nothing else.
+        # A trimmed length above 0 means: some character is not white space.
         check: Check = {"regex": to_re2(r"\S", "javascript")}
         return _Test(opposite(check) if (least == 0) != (sign in _UNEQUAL) else check)
     if answer.trim or answer.lower:
@@ -452,10 +452,10 @@ def _of_length(answer: _JavaScriptAnswer, sign: str, wanted: Any) -> _Test:
     check = _sized(least, most, answer.at)
     guards: tuple[Check, ...] = ()
     if answer.path:
-        # Of an array it is the number of its values; of a number there is none, and of null it throws.
-        many = _held(answer, {"type": "array"} | ({} if least is None else {"minItems": least})
+        # An array's length is its number of values; a number has no length, and null throws.
+        many = _schema_at(answer, {"type": "array"} | ({} if least is None else {"minItems": least})
                      | ({} if most is None else {"maxItems": most}))  # fmt: skip
-        check = {"any": [{"all": [_held(answer, {"type": "string"}), check]}, many]}
+        check = {"any": [{"all": [_schema_at(answer, {"type": "string"}), check]}, many]}
         guards = (*answer.guards, {"json-path": answer.path}, {"not-json-path": answer.path, "is": None})
     return _Test(opposite(check) if sign in _UNEQUAL else check, guards)
 
@@ -467,7 +467,7 @@ def _sized(least: int | None, most: int | None, at: Check) -> Check:
 
 
 def _of_pieces(pieces: _Pieces, sign: str, wanted: Any) -> Check:
-    """So many pieces between separators are so many separators, and one more: a pattern counts them."""
+    """A pattern that counts separators: a text has one piece more than separators."""
     least, most = _bounds(sign, wanted)
     low, high = max(least or 1, 1) - 1, "" if most is None else most - 1
     if high == -1 or (high == "" and low == 0):
@@ -486,9 +486,9 @@ def _of_pieces(pieces: _Pieces, sign: str, wanted: Any) -> Check:
 
 
 def lowered(lower: bool, wanted: str) -> Check:
-    """The option of a check that compares with ``wanted`` where the answer is put in ``lower`` case first.
+    """The option for a check that compares with ``wanted``, if the program puts the answer in ``lower`` case first.
 
-    Raises NoCounterpart.
+    Raises NoCounterpart if ``wanted`` has capital letters, because no answer can match it then.
     """
     if not lower:
         return {}
@@ -498,7 +498,7 @@ def lowered(lower: bool, wanted: str) -> Check:
 
 
 def opposite(check: Check) -> Check:
-    """The check with `not-` before its name, or without it."""
+    """The negated check: with `not-` before its name, or without it if it has one."""
     name, *rest = check
     other = name.removeprefix("not-") if name.startswith("not-") else f"not-{name}"
     return {other: check[name], **{key: check[key] for key in rest}}
@@ -521,7 +521,10 @@ def _string(found: re.Match[str]) -> str:
 
 
 def transformed(check: Check, program: Any) -> Check:
-    """``check`` of what ``program`` makes of the answer; itself where there is none. Raises NoCounterpart."""
+    """``check`` applied to the answer after the transform ``program``; ``check`` itself without a program.
+
+    Raises NoCounterpart.
+    """
     if program in (None, ""):
         return check
     if not isinstance(program, str):
@@ -530,7 +533,7 @@ def transformed(check: Check, program: Any) -> Check:
     parsed = _PARSED.fullmatch(text)
     if parsed and not _NEVER.search(parsed[1]):
         path = f"${parsed[1]}"
-        # promptfoo's test fails where the answer is no JSON, and where nothing (or null) is there.
+        # promptfoo's test fails if the answer is not JSON, and if there is no value or null at the path.
         there: list[Check] = [{"is-json": True}, {"not-json-path": path, "is": None}]
         return {"all": [*there, {**check, "at": path}]}
     changed = _CHANGED.fullmatch(text)

@@ -1,7 +1,7 @@
-"""promptfoo's providers as targets, where one of evalq's kinds makes the same calls.
+"""promptfoo's providers as targets, if one of evalq's kinds makes the same calls.
 
-No key is ever copied. Each target has the address and the key's variable that the configuration gives it, and a note
-says which variable goes to which host. What cannot be read as an address is no target: it never becomes another one.
+The import copies no key. Each target gets the address and the key's variable from the configuration, and a note says
+which variable goes to which host. A provider whose address cannot be read gets no target, never another address.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from urllib.parse import urlsplit
 from evalq.producer.importing.imported import Imported
 from evalq.producer.importing.promptfoo.texts import PLACEHOLDER, NoText, rendered, slug
 
-# For targets of every kind: addresses without secrets, and notes on settings that are not imported.
+# For all kinds of targets: addresses without secrets, and notes on settings that are not imported.
 
 TEMPLATE = re.compile(r"\{\{|\{%|\{#|\$\{")
-"""The beginning of a template of promptfoo."""
+"""The beginning of one of promptfoo's templates."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(:\d{1,5})?")
 
 
 class NoTarget(ValueError):
-    """A provider without a target; the message says why."""
+    """A provider that cannot become a target; the message says why."""
 
 
 def harmless_name(name: str) -> str:
-    """A provider's name for notes: of a URL nothing that may be secret."""
+    """A provider's name for notes; a URL is shortened to the parts that are not secret."""
     if "://" not in name:
         return name
     scheme, _, rest = name.partition("://")
@@ -37,7 +37,7 @@ def harmless_name(name: str) -> str:
 
 
 def _address(given: object, what: str) -> str:
-    """An address without a user, a password or a query. Raises NoTarget for what is none."""
+    """``given`` as an http(s) address. Raises NoTarget if it is not one; messages call it ``what``."""
     if not isinstance(given, str) or TEMPLATE.search(given):
         shown = given if isinstance(given, str) else type(given).__name__
         raise NoTarget(f"its {what} is {shown[:60]!r}, which only promptfoo can fill in: write the target by hand")
@@ -56,7 +56,7 @@ def _address(given: object, what: str) -> str:
 
 
 def _without_secrets(imported: Imported, given: str, where: str, name: str) -> str:
-    """``given`` without parts that may be secret; adds a note."""
+    """The address ``given`` without the parts that may be secret; adds a note if there are any."""
     parts = urlsplit(given)
     if "@" in parts.netloc or parts.query or parts.fragment:
         left = "user, password, query and fragment of an address are not copied: name a variable for the key"
@@ -70,11 +70,10 @@ def _leftovers(imported: Imported, config: Mapping[str, Any], known: set[str], w
         imported.note("none", where, f"{name}: {key}", why)
 
 
-# promptfoo's `http` provider as a target of kind http, where evalq sends the same request for every case.
-# promptfoo fills the body's templates with the variables of each test. evalq fills in the prompt alone. So a
-# variable has a counterpart where it is the same in all cases (then its text stands in the body), or where it is the
-# whole prompt of each case (then it is {prompt}). A string of the body that is JSON of a list or an object once
-# filled becomes data.
+# promptfoo's `http` provider as a target of kind http, if evalq can send the same request for every case.
+# promptfoo fills the body's templates with the variables of each test; evalq fills in only the prompt. So two kinds of
+# variables have a counterpart. One that is equal in all cases becomes its text. One that is the whole prompt of each
+# case becomes {prompt}. A string of the body that is JSON of a list or an object after filling becomes data.
 
 Variables = Sequence[Mapping[str, Any]]
 """The variables of each case of an import."""
@@ -86,7 +85,7 @@ _CHANGES = {
     *("request", "queryParams", "transformRequest", "auth", "signatureAuth", "session", "multipart", "contentType"),
     "tools",
 }
-"""Keys of the configuration that change the request."""
+"""Keys of the configuration that change the request; evalq has no counterpart for them."""
 _READ = {"url", "body", "method", "headers", "transformResponse", "responseParser"}
 _MOST = 100
 _BY_HAND = "write the target by hand"
@@ -95,7 +94,7 @@ _BY_HAND = "write the target by hand"
 def _http_target(
     imported: Imported, name: str, config: Mapping[str, Any], where: str, variables: Variables
 ) -> dict[str, Any] | None:
-    """The target; None for a provider of another kind. Raises NoTarget."""
+    """The target for an `http` provider; None for a provider of another kind. Raises NoTarget."""
     if name not in ("http", "https") and not name.startswith(("http://", "https://")):
         return None
     shown = harmless_name(name)
@@ -129,12 +128,12 @@ def _http_target(
 
 
 def _header(target: dict[str, Any], header: str, value: str, note: Callable[[str, str], None]) -> None:
-    """Put a header into the target, or note it. Raises NoTarget."""
+    """Add a header to the target, or note that it is not imported. Raises NoTarget."""
     variable = _ENVIRONMENT.match(value.strip())
     name = header.lower()
     if variable and "api_key_env" not in target:
         target["api_key_env"] = variable["name"]
-        # evalq puts it before the key in this header, and in no other.
+        # evalq puts "Bearer" before the key in the header Authorization, and in no other.
         if bool(variable["bearer"]) != (name == "authorization"):
             there = "with" if variable["bearer"] else "without"
             raise NoTarget(f"its header {header} has the key {there} Bearer before it: {_BY_HAND}")
@@ -147,7 +146,7 @@ def _header(target: dict[str, Any], header: str, value: str, note: Callable[[str
 
 
 class _HttpBody:
-    """A body filled as promptfoo fills it, for cases with these inputs and variables."""
+    """Turns a promptfoo body into evalq's template, given the inputs and the variables of all cases."""
 
     def __init__(self, inputs: Sequence[Any], variables: Variables) -> None:
         self._inputs, self._variables = inputs, variables
@@ -157,7 +156,7 @@ class _HttpBody:
         self._known: dict[str, str | None] = {}
 
     def made(self, body: Any, headers: Mapping[str, Any]) -> Any:
-        """The template that evalq fills. Raises NoTarget."""
+        """evalq's template for the body. Raises NoTarget."""
         if isinstance(body, dict | list):
             return self._inside(body)
         shown = " ".join(str(value) for name, value in headers.items() if str(name).lower() == "content-type")
@@ -180,31 +179,31 @@ class _HttpBody:
         return [self._inside(each) for each in value] if isinstance(value, list) else value
 
     def _leaf(self, text: str) -> Any:
-        """A string of a body of data. Raises NoTarget."""
+        """The counterpart of one string inside the body. Raises NoTarget."""
         self._refuse_ours(text)
         if self._is_prompt(text.strip()):
             if not self._alone:
                 why = "chats and texts, or texts that are JSON, are among its prompts, and promptfoo sends each as data"
                 raise NoTarget(f"{why}: import them apart")
-            # Space around a chat is none of its JSON; around a text it is sent.
+            # White space around a chat is not part of its JSON; around a text it is sent.
             return self._alone if self._alone != "{prompt}" else text.replace(text.strip(), "{prompt}")
         filled = PLACEHOLDER.sub(self._in_text, text)
         return filled if "{prompt}" in filled else _data(filled)
 
     def _is_prompt(self, text: str) -> bool:
-        """Whether ``text`` is one placeholder, and that of the prompt."""
+        """Whether ``text`` is exactly one placeholder, and stands for the prompt."""
         found = PLACEHOLDER.fullmatch(text)
         return found is not None and self._stands_for(found) is None
 
     def _in_text(self, found: re.Match[str]) -> str:
-        """What stands for a placeholder within other text. Raises NoTarget."""
+        """The counterpart of a placeholder inside other text. Raises NoTarget."""
         constant = self._stands_for(found)
         if constant is None and not self._texts:
             raise NoTarget(f"its body has a chat, or JSON, within other text, which promptfoo indents: {_BY_HAND}")
         return "{prompt}" if constant is None else constant
 
     def _stands_for(self, found: re.Match[str]) -> str | None:
-        """The text that a placeholder is in every case; None where it is the prompt of each. Raises NoTarget."""
+        """The placeholder's text if it is equal in all cases, None if it is the prompt of each. Raises NoTarget."""
         if found["path"] == "prompt" and not found["dump"]:
             return None
         if found[0] not in self._known:
@@ -236,7 +235,7 @@ class _HttpBody:
             raise NoTarget(f"its body has {text[:60]!r}, where evalq would fill in a call: {_BY_HAND}")
 
     def _of_text(self, body: str) -> Any:
-        """A body of text that is JSON once it is filled: with `| dump`, numbers or chats outside of quotes."""
+        """The template for a body that is JSON only when filled: with `| dump`, numbers or chats outside of quotes."""
         self._refuse_ours(body)
         made, at, quoted = "", 0, False
         for found in PLACEHOLDER.finditer(body):
@@ -254,7 +253,7 @@ class _HttpBody:
         return data
 
     def _bare(self, found: re.Match[str]) -> str:
-        """What stands, as JSON, for a placeholder outside of quotes."""
+        """The counterpart, as JSON, of a placeholder outside of quotes."""
         if found["path"] == "prompt":
             if found["dump"] and self._texts:
                 return '"{prompt}"'
@@ -271,7 +270,7 @@ class _HttpBody:
         return '"{prompt}"'
 
     def _quoted(self, found: re.Match[str], body: str) -> str:
-        """What stands for a placeholder within quotes, where promptfoo writes the text as it is and then reads JSON."""
+        """The counterpart of a placeholder inside quotes, where promptfoo inserts the text and then parses JSON."""
         constant = self._stands_for(found)
         values = [constant] if constant is not None else list(self._inputs)
         if found["dump"] or any(not isinstance(each, str) or re.search(r'["\\\x00-\x1f]', each) for each in values):
@@ -280,14 +279,14 @@ class _HttpBody:
 
 
 def _kind_of(given: Any) -> str:
-    """What an input is once it stands alone in a string of a body: a chat, data, or text."""
+    """The kind of an input that fills a whole string of a body: "chat", "data" or "text"."""
     if not isinstance(given, str):
         return "chat" if isinstance(given, list) else "data"
     return "text" if _data(given) is given else "data"
 
 
 def _data(text: str) -> Any:
-    """The list or the object that ``text`` is as JSON; itself where it is none."""
+    """``text`` decoded, if it is JSON of a list or an object; else ``text`` itself."""
     if not text.strip().startswith(("{", "[")):
         return text
     try:
@@ -313,7 +312,7 @@ _SERVICES = {
     "togetherai": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
 }
-"""Services that speak chat completions: their own address, and the variable that promptfoo reads their key from."""
+"""Services with OpenAI's chat completions API: their address, and the variable from which promptfoo reads the key."""
 _REQUEST = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 _PLAIN = ("max_completion_tokens", "reasoning_effort", "tool_choice", "service_tier", "user")
 _DATA = ("response_format", "tools")

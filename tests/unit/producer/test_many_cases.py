@@ -93,7 +93,7 @@ def test_a_page_has_so_many_rows_and_no_more(runs: dict[int, Path]) -> None:
     pages = {cases: (runs[cases] / "report.html").read_text() for cases in (SOME, MANY)}
     charts = {cases: page.partition('<script type="text/plain"')[0] for cases, page in pages.items()}
     assert abs(len(charts[MANY]) - len(charts[SOME])) < 2_000
-    assert charts[MANY].count("case-0") < 1_200
+    assert charts[MANY].count("case-0") < 2_400
     assert f"The first 1,000 of {MANY:,}; report.json has all." in charts[MANY]
     grown = len(pages[MANY]) - len(pages[SOME])
     assert grown < (runs[MANY] / "records.jsonl").stat().st_size / 4
@@ -133,7 +133,7 @@ def test_few_cases_have_the_files_that_they_always_had(runs: dict[int, Path]) ->
     plan = json.loads((folder / "manifest.json").read_bytes())
     assert plan["header"]["params"] == report["params"]
     page = (folder / "report.html").read_text()
-    assert all(page.count(f'dir="auto">case-{number:05}<') for number in range(FEW))
+    assert all(page.count(f">case-{number:05}</a>") for number in range(FEW))
 
 
 def test_a_list_of_runs_reads_one_small_file_of_each(

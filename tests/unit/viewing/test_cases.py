@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from evalq.producer.cli import cli
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.page.answer_html import difference
 from evalq.producer.page.answers import answer_of, lines_with, question_in
+from evalq.producer.page.side_by_side import difference
 from tests.unit.viewing.conftest import Browser, viewing
 
 HOSTILE = "<script>alert(1)</script> \u202eevil\u202c \u2066x & \x1b[31m<b>bold</b> ]]> --> '\" &lt;"
