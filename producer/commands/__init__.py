@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 GROUPS = {
     "Evaluate": ("init", "run", "demo", "import"),
     "Look": ("view", "report", "list", "history"),
-    "Decide": ("compare", "gate", "baseline", "check-regressions"),
+    "Decide": ("compare", "gate", "baseline", "check-regressions", "comment"),
     "Operate": (
         *("status", "watch", "resume", "pause", "retry", "extend", "cancel", "prune"),
         *("targets", "worker", "exporter", "doctor"),

@@ -60,42 +60,38 @@ _CI: dict[str, tuple[str, str]] = {
         """\
 name: evalq
 on: [pull_request]
+permissions: {{contents: read, pull-requests: write}}
 jobs:
   gate:
     runs-on: ubuntu-latest
     steps:
       - uses: actions/checkout@v4
-      - uses: actions/setup-python@v5
-        with: {{python-version: "3.12"}}
-      # evalq is on no package index yet: keep a wheel of it here, or name a repository (git+https://HOST/evalq@COMMIT)
-      - run: pip install vendor/evalq-*.whl
-      - run: evalq run evalq.yaml --targets targets.yaml --out evalq-results
-{env}      - uses: actions/upload-artifact@v4
-        if: always()
-        with: {{name: evalq-results, path: evalq-results}}
-""",
+        with: {{submodules: true}}
+      # evalq has no public address yet: keep a checkout of it here (git submodule add ADDRESS vendor/evalq).
+      # It installs evalq, runs evalq.yaml, and shows the decision as the job's summary and as one comment.
+      - uses: ./vendor/evalq
+        with:
+          suite: evalq.yaml
+          targets: targets.yaml
+{env}""",
     ),
     "gitlab": (
         ".gitlab-ci.yml",
         """\
 # Gates merge requests by evalq.yaml.
+# evalq has no public address yet: keep a checkout of it here (git submodule add ADDRESS vendor/evalq), and a copy of
+# its template, since GitLab reads no file of a submodule: cp vendor/evalq/deploy/ci/gitlab/evalq.yml evalq-gate.yml
+include: evalq-gate.yml
 evalq:
-  image: python:3.12
-  script:
-    # evalq is on no package index yet: keep a wheel of it here, or name a repository (git+https://HOST/evalq@COMMIT)
-    - pip install vendor/evalq-*.whl
-    - evalq run evalq.yaml --targets targets.yaml --out evalq-results
-  artifacts:
-    when: always
-    paths: [evalq-results]
-    reports: {{junit: evalq-results/junit.xml}}
+  extends: .evalq-gate
+  variables: {{SUITE: evalq.yaml, EVALQ_TARGETS: targets.yaml, GIT_SUBMODULE_STRATEGY: recursive}}
 {env}""",
     ),
 }
 
 
 _KEYS = {
-    "github": '        env: {{{key}: "${{{{ secrets.{key} }}}}"}}\n',
+    "github": "          keys: |\n            {key}=${{{{ secrets.{key} }}}}\n",
     "gitlab": "  # The job needs the variable {key}: set it in the project's CI settings, masked.\n",
 }
 """Lines of a CI file for a target that needs a key."""

@@ -49,8 +49,10 @@ def test_a_suite_and_a_ci_file_are_read_as_they_are(ci: str, tmp_path: Path) -> 
     done = evalq("init", "--target", "python:agent:answer", "--ci", ci, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     path = tmp_path / {"github": ".github/workflows/evalq.yml", "gitlab": ".gitlab-ci.yml"}[ci]
-    assert "evalq run evalq.yaml" in str(load(path.read_text()))
-    assert "pip install vendor/evalq-*.whl" in str(load(path.read_text()))
+    said = str(load(path.read_text()))
+    assert ("./vendor/evalq" if ci == "github" else ".evalq-gate") in said
+    assert "evalq.yaml" in said
+    assert "targets.yaml" in said
     assert "evalq-runs/" in (tmp_path / ".gitignore").read_text()
     ran = evalq("run", "evalq.yaml", "--targets", "targets.yaml", "--out", "results", cwd=tmp_path)
     assert ran.returncode == 4, ran.stderr  # there is no baseline yet
