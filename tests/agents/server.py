@@ -93,8 +93,8 @@ class Agent:
             self.requests.append({"path": path, "headers": headers, "body": data})
         if self._too_many():
             self.log.append((time.time(), 429))
-            told = {"retry-after": self.retry_after} if self.retry_after else {}
-            return await _reply(writer, 429, {"error": {"message": "slow down"}}, told)
+            messages = {"retry-after": self.retry_after} if self.retry_after else {}
+            return await _reply(writer, 429, {"error": {"message": "slow down"}}, messages)
         if self.quota and self.calls.total() >= self.quota:
             self.log.append((time.time(), 402))
             return await _reply(writer, 402, {"error": {"message": "insufficient quota"}})
@@ -237,8 +237,10 @@ def judged_well(answer: str) -> bool:
 def write_golden(path: Path, cases: dict[str, dict[str, Any]]) -> Path:
     """A golden set of ``cases`` {id: order of its prompt}; {} is an agent with a share of .5."""
     agent = "02-theoretical-framework-architect"
-    told = {"do": "agent", "agent": agent, "level": "FULL"}
-    tests = [{"id": case, "agent": agent, "input": {**told, **order, "case": case}} for case, order in cases.items()]
+    messages = {"do": "agent", "agent": agent, "level": "FULL"}
+    tests = [
+        {"id": case, "agent": agent, "input": {**messages, **order, "case": case}} for case, order in cases.items()
+    ]
     path.write_text(json.dumps({"test_cases": {"full_vs_tests": tests}}))
     return path
 

@@ -70,8 +70,8 @@ def row(cases: int, times: int) -> str:
         statistics.median(each)
         for each in ([one.wall for one in ours], [one.cpu for one in ours], [one.cpu for one in theirs])
     )
-    told = " | ".join(f"{size / 1e6:.3g}" for size in sizes)
-    return f"| {cases:,} | {wall:.1f} | {cpu:.1f} | {loop:.2f} | {ratio:.1f} x | {most:,.0f} | {told} |"
+    message = " | ".join(f"{size / 1e6:.3g}" for size in sizes)
+    return f"| {cases:,} | {wall:.1f} | {cpu:.1f} | {loop:.2f} | {ratio:.1f} x | {most:,.0f} | {message} |"
 
 
 def main(words: list[str] | None = None) -> None:

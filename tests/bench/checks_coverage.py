@@ -80,10 +80,10 @@ def _clustered_rows(times: int, source: np.random.Generator) -> Iterator[tuple[o
         row: list[str] = []
         least = 1.0
         for mean in _MEANS:
-            told = [clustered_coverage(cases, repeats, mean, each, times, source) for each in _CORRELATIONS]
-            worst = min(share for share, _ in told)
+            messages = [clustered_coverage(cases, repeats, mean, each, times, source) for each in _CORRELATIONS]
+            worst = min(share for share, _ in messages)
             least = min(least, worst)
-            row.append(f"{worst:.1%} ({told[0][1]:.2f} to {told[-1][1]:.2f})")
+            row.append(f"{worst:.1%} ({messages[0][1]:.2f} to {messages[-1][1]:.2f})")
         yield cases, repeats, *row, f"{least:.1%}"
 
 

@@ -128,8 +128,8 @@ def measure(stage: Stage, path: Path, *options: str) -> Costs:
     command.returncode = os.waitstatus_to_exitcode(status)
     assert command.returncode == 0, command.stderr.read() if command.stderr else ""
     after, kernel = stage.cpu(), stage.kernel()
-    told: dict[str, Any] = stage.server.client.info("commandstats")
-    commands = {n.removeprefix("cmdstat_"): (v["calls"], v["usec"] / 1e6) for n, v in told.items()}
+    message: dict[str, Any] = stage.server.client.info("commandstats")
+    commands = {n.removeprefix("cmdstat_"): (v["calls"], v["usec"] / 1e6) for n, v in message.items()}
     peak = stage.server.client.info("memory")["used_memory_peak"]
     report = msgspec.json.decode((out / "report.json").read_bytes())
     chunks = int(info(out).get("progress", {}).get("chunks") or 1)

@@ -160,8 +160,8 @@ def _near_rows(times: int, source: random.Random) -> Iterator[tuple[object, ...]
     agents = ((0.7, 0.3), (0.7, 0.1, 0.1, 0.1), (0.5, 0.5), (0.9, 0.1), (1.0,))
     for changes, shares, answers in product((1, 2), agents, (5, 20, 50)):
         found = near_rates(shares, answers, changes, times, source)
-        told = ", ".join(f"{share:g}" for share in shares)
-        yield changes, told, answers, *(f"{rate:.1%}" for rate in found)
+        messages = ", ".join(f"{share:g}" for share in shares)
+        yield changes, messages, answers, *(f"{rate:.1%}" for rate in found)
 
 
 def _accuracy_rows(source: random.Random) -> Iterator[tuple[object, ...]]:
@@ -172,9 +172,9 @@ def _accuracy_rows(source: random.Random) -> Iterator[tuple[object, ...]]:
 
 def _rows(times: int, source: np.random.Generator) -> Iterator[tuple[object, ...]]:
     for cases, answers in product(_CASES, _ANSWERS):
-        told = [agreement_coverage(agent, cases, answers, times, source) for agent in AGENTS]
-        least = min(share for share, _ in told)
-        yield cases, answers, *(f"{share:.1%} ({wide:.2f})" for share, wide in told), f"{least:.1%}"
+        messages = [agreement_coverage(agent, cases, answers, times, source) for agent in AGENTS]
+        least = min(share for share, _ in messages)
+        yield cases, answers, *(f"{share:.1%} ({wide:.2f})" for share, wide in messages), f"{least:.1%}"
 
 
 def main() -> None:

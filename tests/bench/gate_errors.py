@@ -256,8 +256,8 @@ def _page(
     yield ""
     yield "| column | what is counted | allowed |"
     yield "| --- | --- | ---: |"
-    for name, (told, allowed) in COLUMNS.items():
-        yield f"| {name} | {told} | {allowed} |"
+    for name, (message, allowed) in COLUMNS.items():
+        yield f"| {name} | {message} | {allowed} |"
     yield ""
     yield "| cases | repeats | rate | " + " | ".join(COLUMNS) + " |"
     yield "| ---: | ---: | ---: |" + " ---: |" * len(COLUMNS)

@@ -101,10 +101,10 @@ def table(rows: int, rows_a_job: int, times: int, packages: Path, scratch: Path)
     """Lines of a Markdown table."""
     path = scratch / f"{rows}.csv"
     make_rows(path, rows)
-    ways, told = dict[str, list[float]](), []
+    ways, messages = dict[str, list[float]](), []
     for name, rival in RIVALS.items():
         if rival.packages and (why := install(packages / name, rival.packages)):
-            told.append(f"{name} is left out: {why}")
+            messages.append(f"{name} is left out: {why}")
         else:
             ways[name] = []
     digests, ours = set(), list[float]()
@@ -122,7 +122,7 @@ def table(rows: int, rows_a_job: int, times: int, packages: Path, scratch: Path)
     for name, seconds in ways.items():
         pace = rows / statistics.median(seconds)
         lines.append(f"| {rows:,} | {rows_a_job} | {name} | {pace:,.0f} | {base / pace:.1f} x |")
-    return [*lines, *told]
+    return [*lines, *messages]
 
 
 def main(words: Sequence[str] | None = None) -> None:

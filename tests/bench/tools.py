@@ -44,9 +44,9 @@ def timed(command: list[str], cwd: Path, environment: Mapping[str, str]) -> tupl
             _, status, used = os.wait4(process.pid, 0)
             wall = time.perf_counter() - began
             process.returncode = os.waitstatus_to_exitcode(status)
-    told = (cwd / "said.txt").read_text(errors="replace")
-    assert process.returncode in PROMPTFOO_CODES, told[-2000:]
-    return Taken(wall, used.ru_utime + used.ru_stime), told
+    message = (cwd / "said.txt").read_text(errors="replace")
+    assert process.returncode in PROMPTFOO_CODES, message[-2000:]
+    return Taken(wall, used.ru_utime + used.ru_stime), message
 
 
 def evalq(args: list[str], folder: Path) -> tuple[Taken, int]:

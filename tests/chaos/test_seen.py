@@ -99,5 +99,5 @@ def test_truth_equals_the_ledger_and_the_exporter_after_a_kill(tmp_path: Path) -
     assert totals["duplicates"] == progress["duplicates"]
     assert totals["rejected"] >= 3, "a record is dead after three deaths"
     assert totals["begun"] == totals["succeeded"] + totals["failed"] + totals["rejected"]
-    told = {"again": totals["again"], "duplicates": totals["duplicates"], **run}
-    assert {name: shown[name] for name in told} == {name: [float(value)] for name, value in told.items()}
+    messages = {"again": totals["again"], "duplicates": totals["duplicates"], **run}
+    assert {name: shown[name] for name in messages} == {name: [float(value)] for name, value in messages.items()}

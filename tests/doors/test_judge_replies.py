@@ -81,8 +81,8 @@ def replies(wanted: Verdict, own: Verdict, choose: random.Random) -> Iterator[tu
         kind = choose.randrange(5)
 
         def reply(marker: str, other: str, answer: str = answer, kind: int = kind, forged: Verdict = forged) -> str:
-            told = {"marker": guesses(answer, other, choose), **forged} if kind else forged
-            quoted = quotations(told, choose)
+            messages = {"marker": guesses(answer, other, choose), **forged} if kind else forged
+            quoted = quotations(messages, choose)
             honest = json.dumps({**({"marker": marker} if marker else {}), "reason": "it is not", **own})
             order = [quoted, honest] if choose.random() < 0.7 else [honest, quoted]
             return choose.choice(("\n".join(order), quoted, "\n\n".join([quoted, quoted, honest])))
@@ -122,18 +122,22 @@ def test_no_answer_writes_its_judges_verdict(name: str) -> None:
 
 
 HONEST: dict[str, Callable[[str], str]] = {
-    "alone": lambda told: told,
-    "white space around it": lambda told: f"\n\n  {told}\n",
-    "several lines": lambda told: json.dumps(json.loads(told), indent=2),
-    "fence": lambda told: f"```json\n{told}\n```",
-    "fence without a name": lambda told: f"```\n{told}\n```",
-    "tildes": lambda told: f"~~~json\n{told}\n~~~",
-    "prose before": lambda told: f"I read the answer [1] twice: {{it}} is fine.\n{told}",
-    "prose behind": lambda told: f"{told}\n\nThat is my verdict.",
-    "prose on both sides of a fence": lambda told: f"Sure!\n```json\n{told}\n```\nAsk me more.",
-    "thinking": lambda told: f"<think>It says {{x: [1, 2]}} and 'pass'.</think>\n{told}",
-    "a quotation before": lambda told: f'The answer says {{"pass": false, "score": 1, "better": "tie"}}. I say: {told}',
-    "a quotation within": lambda told: json.dumps({"evidence": {"said": '{"pass": false}'}, **json.loads(told)}),
+    "alone": lambda messages: messages,
+    "white space around it": lambda messages: f"\n\n  {messages}\n",
+    "several lines": lambda messages: json.dumps(json.loads(messages), indent=2),
+    "fence": lambda messages: f"```json\n{messages}\n```",
+    "fence without a name": lambda messages: f"```\n{messages}\n```",
+    "tildes": lambda messages: f"~~~json\n{messages}\n~~~",
+    "prose before": lambda messages: f"I read the answer [1] twice: {{it}} is fine.\n{messages}",
+    "prose behind": lambda messages: f"{messages}\n\nThat is my verdict.",
+    "prose on both sides of a fence": lambda messages: f"Sure!\n```json\n{messages}\n```\nAsk me more.",
+    "thinking": lambda messages: f"<think>It says {{x: [1, 2]}} and 'pass'.</think>\n{messages}",
+    "a quotation before": lambda messages: (
+        f'The answer says {{"pass": false, "score": 1, "better": "tie"}}. I say: {messages}'
+    ),
+    "a quotation within": lambda messages: json.dumps(
+        {"evidence": {"said": '{"pass": false}'}, **json.loads(messages)}
+    ),
 }
 
 
@@ -144,9 +148,9 @@ def test_what_a_judge_says_in_a_usual_form_counts(name: str, form: str, contract
     """The same verdicts, with the marker: in each form that models use, whatever the judge's target wants."""
     check, wanted, own = KINDS[name]
 
-    def status(told: Verdict) -> str:
+    def status(messages: Verdict) -> str:
         def reply(marker: str, _other: str) -> str:
-            return HONEST[form](json.dumps({"marker": marker, "reason": "so", **told}))
+            return HONEST[form](json.dumps({"marker": marker, "reason": "so", **messages}))
 
         return verdict(check, "yes", reply, contract)
 

@@ -116,10 +116,10 @@ def test_forged_messages_among_the_unacknowledged(server: Server, data: Path, tm
         left = (server.client.hlen, TRANSPORT.unacked), (server.client.zcard, TRANSPORT.unacked_index)
         wait_until(lambda: not any(count(key) for count, key in left), "all gone")
         assert worker.alive
-        told = ("unacknowledged message that evalq did not write", "Could not restore message")  # kombu's own: "e"
+        output = ("unacknowledged message that evalq did not write", "Could not restore message")  # kombu's own: "e"
 
         def lines() -> int:
-            return sum(any(words in line for words in told) for line in worker.lines)
+            return sum(any(words in line for words in output) for line in worker.lines)
 
         wait_until(lambda: lines() >= len(forged), "each is in the log")
         assert lines() == len(forged)

@@ -37,11 +37,11 @@ def modules() -> Path:
 
 def read(modules: Path, *asked: tuple[Any, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """What Grafana makes of panels and the frames that they were answered with."""
-    told = [{"panel": panel, "frames": frames, "values": NUMBERS} for panel, frames in asked]
+    messages = [{"panel": panel, "frames": frames, "values": NUMBERS} for panel, frames in asked]
     command = ["node", "--single-threaded", str(Path(__file__).with_name("reader.cjs"))]
     environment = os.environ | {"NODE_PATH": str(modules)}
     done = subprocess.run(
-        command, input=json.dumps(told), env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, input=json.dumps(messages), env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])

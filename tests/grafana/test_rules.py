@@ -112,8 +112,8 @@ def test_alerts_that_always_or_never_fire_fail_their_tests(how: str, home: Path,
     (tmp_path / "rules" / home.name).write_text(yaml.safe_dump(rules), encoding="utf-8")
     tests = yaml.safe_load((TOP / "deploy" / "prometheus" / "tests" / home.name).read_text(encoding="utf-8"))
     for test in tests["tests"]:
-        told = test.get("alert_rule_test", [])
-        test["alert_rule_test"] = [each for each in told if bool(each["exp_alerts"]) == (how == "never")]
+        message = test.get("alert_rule_test", [])
+        test["alert_rule_test"] = [each for each in message if bool(each["exp_alerts"]) == (how == "never")]
     tests["tests"] = [test for test in tests["tests"] if test["alert_rule_test"]]
     (tmp_path / "tests" / home.name).write_text(yaml.safe_dump(tests), encoding="utf-8")
     done = run(promtool, "test", "rules", tmp_path / "tests" / home.name)
@@ -168,10 +168,10 @@ def test_a_healthy_ledger_hides_no_sick_one(file: Path, tmp_path: Path, promtool
     tests = list(_sick_beside_healthy(rules["tests"]))
     for home in RULES:
         # Words say what they say with their tests; here it is about which ledger fires.
-        told = yaml.safe_load(home.read_text(encoding="utf-8"))
-        for rule in (rule for group in told["groups"] for rule in group["rules"]):
+        message = yaml.safe_load(home.read_text(encoding="utf-8"))
+        for rule in (rule for group in message["groups"] for rule in group["rules"]):
             rule.pop("annotations", None)
-        (tmp_path / home.name).write_text(yaml.safe_dump(told), encoding="utf-8")
+        (tmp_path / home.name).write_text(yaml.safe_dump(message), encoding="utf-8")
     rules |= {"rule_files": [str(tmp_path / Path(name).name) for name in rules["rule_files"]], "tests": tests}
     made = tmp_path / "test.yml"
     made.write_text(yaml.safe_dump(rules), encoding="utf-8")
@@ -189,10 +189,10 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(name: str) -> None:
     """Severity, summary, description, and a runbook's section with meaning and what to do."""
     rule = alerts()[name]
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
-    told = rule["annotations"]
-    assert told["summary"]
-    assert told["description"]
-    assert told["runbook_url"] == f"docs/runbooks.md#{name.lower()}"
+    message = rule["annotations"]
+    assert message["summary"]
+    assert message["description"]
+    assert message["runbook_url"] == f"docs/runbooks.md#{name.lower()}"
     section = RUNBOOKS.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
     assert "**Means.**" in section
     assert "**Do.**" in section
@@ -261,8 +261,8 @@ def test_an_alerts_expression_and_words_name_what_exists(name: str) -> None:
     """Metrics and labels of the expression, and labels in its summary and description."""
     rule = alerts()[name]
     labels = result_labels(parsed(rule["expr"]), known()) or frozenset()
-    told = " ".join(rule["annotations"].values())
-    assert set(re.findall(r"\$labels\.(\w+)", told)) <= labels
+    message = " ".join(rule["annotations"].values())
+    assert set(re.findall(r"\$labels\.(\w+)", message)) <= labels
 
 
 def test_recordings_are_used() -> None:

@@ -328,9 +328,9 @@ def _written(said: Mapping[str, Any]) -> None:
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     kept = known.get("tools", {}) if known.get("answers_sha256") == digest_of(answers) else {}
     tools = {**kept, **said}
-    told = {"answers_sha256": digest_of(answers), "tools": {tool: tools[tool] for tool in TOOLS if tool in tools}}
-    RECORD.write_text(json.dumps(told, indent=1) + "\n")
-    PAGE.write_text(page(told, answers), encoding="utf-8")
+    messages = {"answers_sha256": digest_of(answers), "tools": {tool: tools[tool] for tool in TOOLS if tool in tools}}
+    RECORD.write_text(json.dumps(messages, indent=1) + "\n")
+    PAGE.write_text(page(messages, answers), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -25,15 +25,16 @@ def test_it_writes_cases_targets_and_notes_and_says_what_comes_next(
 ) -> None:
     """Every note on the terminal, the same ones in a file, and a command that works on what was written."""
     assert main(["import", "promptfoo", CONFIG, "-d", str(tmp_path / "evals")]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     files = _files(tmp_path / "evals")
     assert set(files) == {"cases.yaml", "targets.yaml", "not-imported.jsonl"}
     notes = [msgspec.json.decode(line) for line in files["not-imported.jsonl"].splitlines()]
-    assert all(f"{note['what']}, {note['why']}" in told for note in notes)
-    assert all(note["where"].partition(": ")[0] in told for note in notes)
-    assert "1 cases, 5 targets, 0 recorded outputs" in told
+    assert all(f"{note['what']}, {note['why']}" in output for note in notes)
+    assert all(note["where"].partition(": ")[0] in output for note in notes)
+    assert "1 cases, 5 targets, 0 recorded outputs" in output
     assert (
-        f"evalq checks {tmp_path}/evals/cases.yaml --targets {tmp_path}/evals/targets.yaml --target local-model" in told
+        f"evalq checks {tmp_path}/evals/cases.yaml --targets {tmp_path}/evals/targets.yaml --target local-model"
+        in output
     )
 
 
@@ -79,10 +80,10 @@ def test_hostile_text_is_text_on_the_terminal_and_in_files(tmp_path: Path, capsy
     path = tmp_path / "promptfooconfig.json"
     path.write_text(json.dumps(config))
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "e")]) == 0
-    told = capsys.readouterr().out
-    assert "\x1b" not in told
-    assert "\u202e" not in told
-    assert not any(line.startswith("::") for line in told.splitlines())
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert "\u202e" not in output
+    assert not any(line.startswith("::") for line in output.splitlines())
     (line,) = (tmp_path / "e" / "outputs.jsonl").read_bytes().splitlines()
     assert msgspec.json.decode(line)["output"] == hostile.replace("\ud800", "\ufffd")
 
@@ -170,10 +171,10 @@ def test_where_nothing_is_written_no_file_is_named(tmp_path: Path, capsys: pytes
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"prompts": ["{{q}}"], "tests": tests}))
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 2
-    told = capsys.readouterr()
-    assert "nothing in it has a counterpart" in told.err
-    assert "more" in told.out.splitlines()[-1]
-    assert "not-imported.jsonl" not in told.out
+    output = capsys.readouterr()
+    assert "nothing in it has a counterpart" in output.err
+    assert "more" in output.out.splitlines()[-1]
+    assert "not-imported.jsonl" not in output.out
     assert not (tmp_path / "evals").exists()
 
 
@@ -190,13 +191,13 @@ def test_cases_without_a_check_are_kept_where_that_is_asked_for(
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"prompts": ["{{q}}"], "providers": ["openai:chat:m"], "tests": tests}))
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 0
-    told = capsys.readouterr().out
-    assert "1 cases" in told
-    assert "--keep-unchecked" in told
+    output = capsys.readouterr().out
+    assert "1 cases" in output
+    assert "--keep-unchecked" in output
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals"), "--keep-unchecked", "--force"]) == 0
-    told = capsys.readouterr().out
-    assert "4 cases" in told
-    assert "differs: 3 x a case, it brings no check that decides" in told
+    output = capsys.readouterr().out
+    assert "4 cases" in output
+    assert "differs: 3 x a case, it brings no check that decides" in output
     outputs = tmp_path / "outputs.jsonl"
     cases = yaml.load((tmp_path / "evals" / "cases.yaml").read_text())["cases"]
     outputs.write_text("".join(json.dumps({"case": case["id"], "output": ""}) + "\n" for case in cases))
@@ -220,8 +221,8 @@ def test_notes_of_one_kind_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"prompts": ["{{q}}"], "tests": tests}))
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 0
-    told = capsys.readouterr().out.splitlines()
-    listed = [line for line in told if " x " in line]
+    output = capsys.readouterr().out.splitlines()
+    listed = [line for line in output if " x " in line]
     assert [line.partition(", ")[0] for line in listed] == [
         "left out: 40 x ruby",
         "left out: 20 x a case",

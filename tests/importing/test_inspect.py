@@ -50,8 +50,8 @@ def test_recorded_scores_are_the_verdicts_of_the_checks(name: str, scorers: dict
         assert len(scores) == len(declared)
         assert len(judgement.checks) == len(kept)
         for index, verdict in zip(kept, judgement.checks, strict=True):
-            told = (sample["id"], declared[index], judgement.text, scores[index], verdict)
-            assert verdict.passed == (scores[index]["value"] == "C"), told
+            messages = (sample["id"], declared[index], judgement.text, scores[index], verdict)
+            assert verdict.passed == (scores[index]["value"] == "C"), messages
             compared[verdict.name.rpartition("/")[2]] += 1
     assert compared == scorers
 
@@ -73,8 +73,8 @@ def test_epochs_are_repeats_and_tokens_and_seconds_are_kept(tmp_path: Path) -> N
 def test_samples_of_one_id_that_ask_something_else_are_cases_of_their_own(tmp_path: Path) -> None:
     """As in logs that were put together; and 1 is not "1". An answer is never held to another sample's target."""
     scorers = [{"name": "includes", "options": {}}]
-    told = [(1, "Paris"), ("1", "Rome"), (1, "Bern"), (1, "Paris")]
-    samples = [{"id": name, "input": "?", "target": city, "output": {"completion": city}} for name, city in told]
+    messages = [(1, "Paris"), ("1", "Rome"), (1, "Bern"), (1, "Paris")]
+    samples = [{"id": name, "input": "?", "target": city, "output": {"completion": city}} for name, city in messages]
     log = {"version": 2, "eval": {"task": "t", "model": "m", "scorers": scorers}, "samples": samples}
     (tmp_path / "log.json").write_text(json.dumps(log))
     imported, judgements = judged("inspect", tmp_path / "log.json", tmp_path)

@@ -96,8 +96,8 @@ def test_who_grades_is_noted_and_a_test_of_many_is_one_line(tmp_path: Path) -> N
     graded = [{"type": "llm-rubric", "value": f"point {n}", "provider": "openai:gpt-4o"} for n in range(40)]
     options = {"provider": "openai:gpt-4o", "rubricPrompt": "Grade it."}
     found = _imported(tmp_path, *graded, defaultTest={"options": options})
-    told = {omission.what: (kind, omission.count) for kind, omission in found.summary()}
-    assert told == {
+    messages = {omission.what: (kind, omission.count) for kind, omission in found.summary()}
+    assert messages == {
         "options.provider": ("differs", 1),
         "options.rubricPrompt": ("differs", 1),
         "llm-rubric": ("differs", 40),

@@ -21,9 +21,9 @@ JSON = {"Content-Type": "application/json"}
 
 
 def _imported(folder: Path, provider: Any, *prompts: Any, asked: tuple[str, ...] = ("hi", "ho")) -> Imported:
-    told = [each if isinstance(each, str) else json.dumps(each) for each in prompts]
+    lines = [each if isinstance(each, str) else json.dumps(each) for each in prompts]
     config = {
-        "prompts": told,
+        "prompts": lines,
         "providers": [provider],
         "tests": [{"vars": dict(SHARED, q=q, own=q), "assert": [{"type": "contains", "value": "x"}]} for q in asked],
     }

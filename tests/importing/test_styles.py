@@ -58,10 +58,10 @@ def test_an_import_says_on_the_terminal_what_is_lost(
     code = main(
         ["import", "promptfoo", str(config.relative_to(STYLES)), "-d", str(tmp_path / "evals"), "--keep-unchecked"]
     )
-    told = capsys.readouterr().out
-    lines = [line for line in told.splitlines() if line.startswith("left out: ")]
+    message = capsys.readouterr().out
+    lines = [line for line in message.splitlines() if line.startswith("left out: ")]
     assert code == 0
-    assert (name in LOST) == any(LOST.get(name, "?") in line for line in lines), told
+    assert (name in LOST) == any(LOST.get(name, "?") in line for line in lines), message
     # Without the settings that no case depends on.
     settings = (*("evaluateOptions", "derivedMetrics", "env", "outputPath", "sharing", "commandLineOptions"), ": ")
     beside = [line for line in lines if LOST.get(name, "?") not in line]

@@ -112,8 +112,8 @@ def test_a_live_agent_is_judged_and_replayed(tmp_path: Path, service: Agent) -> 
                   "targets.yaml", "--format", "none", "--out", "later", cwd=tmp_path)  # fmt: skip
     assert again.returncode == 0, again.stderr
     assert (asked(service, "m"), asked(service)) == (OUTPUTS + added[0], 2 * VERDICTS + added[1])
-    told = report(tmp_path / "later")["results"]
-    assert told["outputs"] == results["outputs"]
+    message = report(tmp_path / "later")["results"]
+    assert message["outputs"] == results["outputs"]
     replayed(tmp_path, "later")
 
 
@@ -130,8 +130,8 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(tmp_path: Pa
     (tmp_path / "targets.yaml").write_text(targets.replace('"model": "j"', '"model": "j", "options": {"seed": 1}'))
     resume = ("resume", "run", "--targets", "targets.yaml", "--format", "none")
     refused = evalq(*resume, cwd=tmp_path)
-    told = "'grader' has other settings than when it gave"
-    assert (refused.returncode, told in refused.stderr, "(options.seed)" in refused.stderr) == (2, True, True)
+    message = "'grader' has other settings than when it gave"
+    assert (refused.returncode, message in refused.stderr, "(options.seed)" in refused.stderr) == (2, True, True)
     assert (asked(service), info(tmp_path / "run")["state"]) == (before, "calling")
     (tmp_path / "targets.yaml").write_text(targets)
     done = evalq(*resume, cwd=tmp_path)
@@ -235,8 +235,8 @@ def test_a_fleet_judges_while_its_callers_die(tmp_path: Path, service: Agent, se
         callers = [fleet.add(1, "--calls", "3", "--targets", "targets.yaml") for _ in range(2)]
         running = start_evalq(*live, cwd=tmp_path, EVALQ_BROKER=server.url)
         wait_until(lambda: asked(service) > reached and service.at_once == 6, "judges are asked by both")
-        told = json.loads(evalq("status", "run", "--json", cwd=tmp_path, EVALQ_BROKER=server.url).stdout)
-        assert told["calls"]["state"] == "open"
+        message = json.loads(evalq("status", "run", "--json", cwd=tmp_path, EVALQ_BROKER=server.url).stdout)
+        assert message["calls"]["state"] == "open"
         listed = evalq("list", cwd=tmp_path, EVALQ_BROKER=server.url).stdout.splitlines()
         assert len(listed) == 1, "what asks about outputs is no run of its own"
         done = evalq("pause", "run", cwd=tmp_path, EVALQ_BROKER=server.url)

@@ -33,9 +33,9 @@ def test_what_is_said_of_a_damaged_run_mends_it(server: Server, tmp_path: Path) 
     ended, listed = command("list", *broker)
     assert ended == 0, listed
     assert re.search(rf"{run} +damaged ", listed)
-    told = re.search(r"Delete its keys there \((.+?)\), then run evalq resume", said)
-    assert told is not None, said
-    server.client.delete(*server.client.scan_iter(match=told[1]))
+    message = re.search(r"Delete its keys there \((.+?)\), then run evalq resume", said)
+    assert message is not None, said
+    server.client.delete(*server.client.scan_iter(match=message[1]))
     with running_fleet(server.url, tmp_path, PYTHONPATH=HAZARDS) as fleet:
         fleet.add(1)
         ended, said = command("resume", "run", *broker, "--format", "none")

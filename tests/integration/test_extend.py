@@ -117,8 +117,8 @@ def test_a_killed_extension_goes_on_where_it_was(here: Asked) -> None:
     log = here.folder / "b" / "calls.jsonl"
 
     def only_those_in_flight_are_missing() -> bool:
-        taken, told = agent.calls.total() - before, len(agent.log) - answered
-        return taken - 4 == told >= 16 and log.exists() and log.read_bytes().count(b'{"call":') == 12 + told
+        taken, message = agent.calls.total() - before, len(agent.log) - answered
+        return taken - 4 == message >= 16 and log.exists() and log.read_bytes().count(b'{"call":') == 12 + message
 
     wait_until(only_those_in_flight_are_missing, "four calls are in flight, and all others are in the folder")
     killed_with_all(process)

@@ -144,8 +144,8 @@ def test_a_run_that_another_terminal_drives_is_cancelled(
     _says(waiting, "waiting for its report")
     done = evalq("cancel", "run", cwd=tmp_path, PYTHONPATH=HAZARDS)
     assert (done.returncode, "cancelled" in done.stderr) == (0, True), done.stderr
-    code, _, told = _ends(driver)
-    assert (code, "was cancelled by evalq cancel" in told, "evalq resume" in told) == (3, True, False), told
+    code, _, message = _ends(driver)
+    assert (code, "was cancelled by evalq cancel" in message, "evalq resume" in message) == (3, True, False), message
     assert _ends(waiting)[0] == 3
     assert info(tmp_path / "run")["state"] == "cancelled"
     refused = evalq("resume", "run", *how, cwd=tmp_path, PYTHONPATH=HAZARDS)
@@ -169,12 +169,12 @@ def test_a_command_that_waits_for_a_driver_elsewhere_is_seen(
         seen = f"{os.uname().nodename} {waits.pid} waits here for its report"
         for command in (("list",), ("status", "evalq-runs/other")):
 
-            def told(command: tuple[str, ...] = command) -> bool:  # every now and then it looks whether it may drive
+            def message(command: tuple[str, ...] = command) -> bool:  # every now and then it looks whether it may drive
                 text = evalq(*command, cwd=tmp_path, PYTHONPATH=HAZARDS).stdout
                 assert "no process drives it here" not in text
                 return seen in text
 
-            wait_until(told, "it is seen")
+            wait_until(message, "it is seen")
         waits.send_signal(signal.SIGINT)
         assert _ends(waits)[0] == 130
         assert "no process drives it here" in evalq("list", cwd=tmp_path, PYTHONPATH=HAZARDS).stdout

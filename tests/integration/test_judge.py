@@ -94,10 +94,10 @@ def test_what_the_judge_did_not_score_is_no_score(tmp_path: Path, service: tuple
     assert plain["records"] == report["records"]
 
 
-def _marked(told: Any, marker: str) -> str:
-    if isinstance(told, str):
-        return told
-    return json.dumps({"marker": marker, **told} if isinstance(told, dict) else told)
+def _marked(message: Any, marker: str) -> str:
+    if isinstance(message, str):
+        return message
+    return json.dumps({"marker": marker, **message} if isinstance(message, dict) else message)
 
 
 def test_rows_that_cannot_be_read_are_told_before_anything_is_asked(

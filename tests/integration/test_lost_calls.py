@@ -72,8 +72,8 @@ def finish(folder: Path, server: Server) -> dict[str, int]:
         fleet.add(1, "--calls", "20", "--targets", "targets.yaml")
         done = evalq("watch", "run", "--format", "none", cwd=folder, EVALQ_BROKER=server.url)
     assert done.returncode == 0, done.stderr
-    told: dict[str, int] = info(folder / "run")["calls"]
-    return told
+    message: dict[str, int] = info(folder / "run")["calls"]
+    return message
 
 
 @pytest.mark.parametrize("budget", [0, 40])
@@ -92,10 +92,10 @@ def test_what_had_not_begun_is_not_lost_with_a_killed_process(
             wait_until(partial(seen, agent, begun), "as many as may be are in flight")
             wait_until(lambda: held(server, tmp_path / "run") >= 20, "many more are held")
     agent.ready = lambda: True
-    told = finish(tmp_path, server)
-    assert told["lost"] == 2 * AT_ONCE == agent.calls.total() - told["recorded"]
-    assert told["attempts"] == agent.calls.total() == (budget or 50 + 2 * AT_ONCE)
-    assert len(outputs(tmp_path / "run")) == told["recorded"]
+    message = finish(tmp_path, server)
+    assert message["lost"] == 2 * AT_ONCE == agent.calls.total() - message["recorded"]
+    assert message["attempts"] == agent.calls.total() == (budget or 50 + 2 * AT_ONCE)
+    assert len(outputs(tmp_path / "run")) == message["recorded"]
 
 
 def test_attempts_that_wait_to_be_made_again_are_lost_and_their_next_ones_are_not(
@@ -128,8 +128,8 @@ def test_attempts_that_wait_to_be_made_again_are_lost_and_their_next_ones_are_no
     with calling(tmp_path, server, 20):
         wait_until(lambda: server.client.hlen(keys.retries) == 12, "all are granted another attempt")
     assert agent.calls.total() == 12
-    told = finish(tmp_path, server)
-    assert (told["lost"], told["recorded"], told["attempts"]) == (12, 12, 24)
+    message = finish(tmp_path, server)
+    assert (message["lost"], message["recorded"], message["attempts"]) == (12, 12, 24)
     assert agent.calls.total() == 24
 
 
@@ -144,9 +144,9 @@ def test_what_a_killed_process_told_nobody_is_lost_at_any_moment(
     for paid in (20, 60, 110):
         with calling(tmp_path, server, 40):
             wait_until(partial(seen, agent, paid), "it calls")
-    told = finish(tmp_path, server)
-    assert agent.calls.total() <= told["attempts"] == 250
-    assert agent.calls.total() - told["recorded"] - told["repaid"] <= told["lost"] <= 3 * 8
+    message = finish(tmp_path, server)
+    assert agent.calls.total() <= message["attempts"] == 250
+    assert agent.calls.total() - message["recorded"] - message["repaid"] <= message["lost"] <= 3 * 8
 
 
 def test_a_budget_that_was_lost_with_a_killed_process_ends_who_watches(
@@ -168,5 +168,5 @@ def test_a_budget_that_was_lost_with_a_killed_process_ends_who_watches(
         more = ("resume", "run", "--max-calls", "10", "--format", "none")
         done = evalq(*more, cwd=tmp_path, EVALQ_BROKER=server.url)
         assert done.returncode == 0, done.stderr
-    told = info(tmp_path / "run")["calls"]
-    assert (told["recorded"], told["lost"], told["attempts"]) == (5, AT_ONCE, 5 + AT_ONCE)
+    message = info(tmp_path / "run")["calls"]
+    assert (message["recorded"], message["lost"], message["attempts"]) == (5, AT_ONCE, 5 + AT_ONCE)

@@ -139,9 +139,9 @@ def test_recorded_answers_are_compared_in_pairs(tmp_path: Path, server: Server) 
     before = _asked(tmp_path)
     assert before == ASKED
     page, markdown = ((tmp_path / "run" / name).read_text() for name in ("report.html", "report.md"))
-    for told in (page, markdown):
-        assert "collapsed: 15 of 15 the same, 100.0 % (78.2 to 100.0)" in told
-        assert "no data: 0 of 0 the same (4 unreadable)" in told
+    for message in (page, markdown):
+        assert "collapsed: 15 of 15 the same, 100.0 % (78.2 to 100.0)" in message
+        assert "no data: 0 of 0 the same (4 unreadable)" in message
     replay = ("checks", "cases.json", "--outputs", "run/judged.jsonl", "--format", "none")
     assert evalq(*replay, "--inline", "--out", "here", cwd=tmp_path).returncode == 0
     _same_bytes(tmp_path, "run", "here")

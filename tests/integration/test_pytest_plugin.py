@@ -123,8 +123,8 @@ def waiting(here: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     _suite(here)
     command = [sys.executable, "-m", "pytest", *PLAIN, "--evalq", "nightly.yaml", "test_beside.py", "-v"]
     environment = clean_environment(EVALQ_BROKER=os.environ["EVALQ_BROKER"])
-    with (here / "told").open("w+") as told:
-        process = subprocess.Popen(command, cwd=here, env=environment, stdout=told, text=True, process_group=0)
+    with (here / "told").open("w+") as message:
+        process = subprocess.Popen(command, cwd=here, env=environment, stdout=message, text=True, process_group=0)
         try:
             wait_until(lambda: "PASSED" in (here / "told").read_text(), "the other test is done")
             wait_until(lambda: "::records" in (here / "told").read_text(), "the first test of the suite waits")
@@ -152,6 +152,6 @@ def test_what_is_waited_for_ends_with_the_session(
     wait_until(lambda: _state(run) == "interrupted", "the run is interrupted")
     if number is signal.SIGINT:
         assert code == pytest.ExitCode.INTERRUPTED
-        told = (here / "told").read_text()
-        assert "evalq: nightly.yaml: interrupted; resume with: evalq resume" in told
-        assert f"evalq resume {run.parent.relative_to(here)} --broker" in told
+        message = (here / "told").read_text()
+        assert "evalq: nightly.yaml: interrupted; resume with: evalq resume" in message
+        assert f"evalq resume {run.parent.relative_to(here)} --broker" in message

@@ -381,8 +381,8 @@ def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tupl
     done = sweep(tmp_path, "--max-cost", "2", "--out", "free")
     assert done.returncode == 2
     assert "target 'chat' has no price" in done.stderr
-    told = {"kind": "command", "argv": ["cat"], "price": {"prompt_per_million": 1}}
-    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": told}}))
+    messages = {"kind": "command", "argv": ["cat"], "price": {"prompt_per_million": 1}}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": messages}}))
     done = sweep(tmp_path, "--repeat", "9", "--max-cost", "2", "--out", "untold")
     assert "the target tells no tokens, so its cost is not known: 10 of 54 calls" in done.stderr
 
@@ -724,7 +724,7 @@ def test_wrong_requests_are_told_before_anything_is_called(
         json.dumps({"test_cases": {"full_vs_tests": [{"id": "M", "agent": "02-theoretical-framework-architect"}]}})
     )
     callers.add(0, "--calls", "5", "--targets", "targets.yaml")
-    told = {
+    messages = {
         (
             "golden.json",
             "--target",
@@ -737,7 +737,7 @@ def test_wrong_requests_are_told_before_anything_is_called(
         ("golden.json", "--target", "chat", "--inline"): "live calls from here need a targets file",
         ("golden.json", "--target", "chat"): "live calls from here need a targets file: name yours with --targets FILE",
     }
-    for args, said in told.items():
+    for args, said in messages.items():
         done = evalq("vs", *args, "--out", "run", cwd=tmp_path)
         assert done.returncode == 2, (args, done.stderr)
         assert said in done.stderr

@@ -50,8 +50,8 @@ def test_twin_commands_pay_once_and_both_end(tmp_path: Path, server: Server, ser
     assert agent.calls.total() == 30 * len(CASES)
     assert len({(tmp_path / name / "run" / "report.json").read_bytes() for name in codes}) == 1
     (driver,) = (run for name in codes if (run := tmp_path / name / "run").exists() and "calls" in info(run))
-    told = info(driver)["calls"]
-    assert (told["attempts"], told["repaid"], told["lost"]) == (agent.calls.total(), 0, 0)
+    message = info(driver)["calls"]
+    assert (message["attempts"], message["repaid"], message["lost"]) == (agent.calls.total(), 0, 0)
     assert len(outputs(driver)) == agent.calls.total()
     replays(driver.parent, driver)
 
@@ -79,9 +79,9 @@ def test_a_sweep_that_another_finished_is_resumed_to_its_report(
     assert (again.returncode, "finished by another command" in again.stderr) == (0, True), again.stderr
     assert len({(tmp_path / name / "run" / "report.json").read_bytes() for name in ("a", "b")}) == 1
     assert info(tmp_path / "a" / "run")["state"] == "done"
-    told = info(tmp_path / "b" / "run")["calls"]
-    assert told["attempts"] == agent.calls.total()
-    assert told["recorded"] + told["repaid"] + told["lost"] == agent.calls.total()
+    message = info(tmp_path / "b" / "run")["calls"]
+    assert message["attempts"] == agent.calls.total()
+    assert message["recorded"] + message["repaid"] + message["lost"] == agent.calls.total()
 
 
 def test_who_waits_leaves_a_sweep_to_its_driver_when_the_server_forgot_it(
@@ -182,8 +182,8 @@ def test_what_a_killed_command_had_in_flight_counts_against_its_budget(
     done = evalq("resume", "run", "--format", "none", *here, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert agent.calls.total() == 24
-    told = info(tmp_path / "run")["calls"]
-    assert (told["attempts"], told["lost"], told["recorded"]) == (24, 4, 20)
+    message = info(tmp_path / "run")["calls"]
+    assert (message["attempts"], message["lost"], message["recorded"]) == (24, 4, 20)
     assert paid < 24
     assert Counter(line["case"] for line in outputs(tmp_path / "run")).total() == 20
 

@@ -55,8 +55,8 @@ def test_a_dead_server_holds_the_calls_and_ends_the_sweep(tmp_path: Path, servic
 def test_a_server_that_comes_back_is_called_on(tmp_path: Path, service: tuple[Agent, str]) -> None:
     """A probe finds out within seconds: no call bears what the server did, and nobody has to do anything."""
     agent, url = service
-    told = threading.Event()
-    agent.dead = lambda: not told.is_set()
+    message = threading.Event()
+    agent.dead = lambda: not message.is_set()
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url, retries={})
     args = ("vs", "golden.json", "--target", "chat", "--targets", "targets.yaml", "--repeat", "10", "--out", "run")
@@ -64,7 +64,7 @@ def test_a_server_that_comes_back_is_called_on(tmp_path: Path, service: tuple[Ag
     assert running.stderr is not None
     assert any("waiting: 'chat' does not answer: " in line for line in running.stderr)
     assert agent.cut >= 10, "it takes so many to be sure"
-    told.set()
+    message.set()
     _, said = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, said
     assert info(tmp_path / "run")["calls"]["errors"] == 0

@@ -76,9 +76,9 @@ def test_what_a_worker_loads_after_an_upgrade_answers_for_nobody(
         producer = start_evalq(*ARGS, "--broker", server.url, "--out", tmp_path / "run", cwd=data)
         run = wait_until(lambda: info(tmp_path / "run").get("run"), "the run begins")
         failures = Failures(RunLedger(server.client, Settings()))
-        (told,) = wait_until(lambda: failures.counts(run).workers.values(), "the worker has said why")
-        assert told.kind == "load"
-        assert RESTART in told.reason
+        (message,) = wait_until(lambda: failures.counts(run).workers.values(), "the worker has said why")
+        assert message.kind == "load"
+        assert RESTART in message.reason
         status = evalq("status", tmp_path / "run", "--broker", server.url, cwd=data)
         assert "): restart this worker" in status.stdout
         fleet.add(1)
@@ -100,9 +100,9 @@ def test_a_report_that_an_upgraded_worker_cannot_make_is_told_and_left_to_watch(
         assert left.returncode == 0, left.stderr
         run = info(tmp_path / "run")["run"]
         failures = Failures(RunLedger(server.client, Settings()))
-        (told,) = wait_until(lambda: failures.counts(run).workers.values(), "the worker has said why")
-        assert told.kind == "report"
-        assert RESTART in told.reason
+        (message,) = wait_until(lambda: failures.counts(run).workers.values(), "the worker has said why")
+        assert message.kind == "report"
+        assert RESTART in message.reason
         assert not Reports(RunLedger(server.client, Settings()), Settings()).report(run)
         watched = evalq("watch", tmp_path / "run", "--broker", server.url, cwd=data)
         assert watched.returncode == 0, watched.stderr

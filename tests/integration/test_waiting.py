@@ -110,9 +110,9 @@ def test_a_server_that_takes_no_writes_is_waited_for_as_a_json_line(
     ear.hears('"event":"recovered"')
     assert producer.wait(timeout=PATIENCE) == 0
     events = [json.loads(line) for line in ear.text.splitlines()]
-    (told,) = [event for event in events if event["event"] == "waiting"]
-    assert "has too few replicas to accept writes" in told["what"]
-    assert told["limit"] == 120
+    (message,) = [event for event in events if event["event"] == "waiting"]
+    assert "has too few replicas to accept writes" in message["what"]
+    assert message["limit"] == 120
     same_answer(calm("mid.csv"), out)
 
 

@@ -94,8 +94,8 @@ def test_the_runs_that_ended_are_known_by_their_ids_and_no_series_has_one(scene:
     """Exemplars of the counter: the newest run of each suite that was there at a scrape, at the time it ended."""
     asked = 'evalq_runs_ended_total{state="done"}'
     found = {
-        (series["evaluator"], series["suite"], told["run"])
-        for series, told, at in scene.prometheus.exemplars(asked, scene.start, scene.end)
+        (series["evaluator"], series["suite"], message["run"])
+        for series, message, at in scene.prometheus.exemplars(asked, scene.start, scene.end)
         if scene.start - 1 <= at <= scene.end
     }
     assert {(name, SUITE, run) for name, run in scene.stage.newest(SUITE).items()} <= found

@@ -98,8 +98,8 @@ class Examples:
         from tests.portions import SHARE
 
         phases, most = (Phase.explicit, Phase.generate), 100 // SHARE if self._quick else 100
-        told: dict[str, Any] = {"derandomize": True, "database": None, "deadline": None, "phases": phases}
-        settings.register_profile("mutation", settings.get_profile("evalq"), max_examples=most, **told)
+        message: dict[str, Any] = {"derandomize": True, "database": None, "deadline": None, "phases": phases}
+        settings.register_profile("mutation", settings.get_profile("evalq"), max_examples=most, **message)
         settings.load_profile("mutation")
         if self._quick:
             hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on

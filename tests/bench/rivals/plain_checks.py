@@ -24,8 +24,8 @@ def main() -> None:
                 verdicts.append((name, value in text if name == "contains" else len(text) <= value))
             fine = all(held for _, held in verdicts)
             passed += fine
-            told = {"id": record["case"], "repeat": record["repeat"], "passed": fine, "checks": dict(verdicts)}
-            out.write(json.dumps(told) + "\n")
+            messages = {"id": record["case"], "repeat": record["repeat"], "passed": fine, "checks": dict(verdicts)}
+            out.write(json.dumps(messages) + "\n")
     sys.stderr.write(f"passed={passed}\n")
 
 

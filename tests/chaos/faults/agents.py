@@ -48,7 +48,7 @@ class CallerKilled(Fault):
 
 def _calls(pid: int) -> bool:
     try:
-        told = [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "comm")]  # a forked one has a name
+        messages = [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "comm")]  # a forked one has a name
     except OSError:
         return False
-    return any(b"callers.main" in words for words in told)
+    return any(b"callers.main" in words for words in messages)

@@ -49,11 +49,11 @@ def _with_heartbeat(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _told(publish: Callable[..., None]) -> Callable[..., None]:
-    def told(self: Any, queue: str, run: str, epoch: int, seqs: Sequence[int]) -> None:
+    def message(self: Any, queue: str, run: str, epoch: int, seqs: Sequence[int]) -> None:
         _write("sent", seqs=list(seqs))
         publish(self, queue, run, epoch, seqs)
 
-    return told
+    return message
 
 
 def _followed(evaluate: Callable[..., str]) -> Callable[..., str]:

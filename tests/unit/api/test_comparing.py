@@ -30,7 +30,7 @@ def test_every_way_to_give_a_run_compares_the_same(made: Made, capsys: pytest.Ca
     base, cand = made("evalq-runs/base", SURE), made("cand", BROKEN)
     assert main(["baseline", "set", "main", "base"]) == 0
     assert main(["compare", "base", "cand", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])["measures"]
+    message = json.loads(capsys.readouterr().out.splitlines()[-1])["measures"]
     bases: list[Path | str | evalq.Run] = [
         base,
         str(base),
@@ -42,8 +42,8 @@ def test_every_way_to_give_a_run_compares_the_same(made: Made, capsys: pytest.Ca
     ]
     for given in bases:
         found = evalq.compare(given, evalq.open(cand))
-        assert [each.verdict for each in found] == [measure["verdict"] for measure in told] == ["worse", "worse"]
-        for each, measure in zip(found, told, strict=True):
+        assert [each.verdict for each in found] == [measure["verdict"] for measure in message] == ["worse", "worse"]
+        for each, measure in zip(found, message, strict=True):
             assert each.observed is not None
             assert each.observed.low == measure["observed"]["low"]
             assert [flip.case for flip in each.losses] == [flip["case"] for flip in measure["losses"]]
@@ -123,13 +123,13 @@ def test_a_gate_decides_as_the_command_does(made: Made, capsys: pytest.CaptureFi
     made("cand", BROKEN)
     Path("policy.json").write_text(json.dumps(POLICY))
     code = main(["gate", "cand", "--policy", "policy.json", "--baseline", "base", "--json"])
-    told = json.loads(capsys.readouterr().out)
+    message = json.loads(capsys.readouterr().out)
     for policy in ("policy.json", POLICY):
         decided = evalq.gate(evalq.open("cand"), policy, baseline=Path("base"))
-        assert (decided.decided, decided.exit_code) == (told["decided"], code) == ("NO-GO", 1)
-        assert [check.reason for check in decided.checks] == [check["reason"] for check in told["checks"]]
+        assert (decided.decided, decided.exit_code) == (message["decided"], code) == ("NO-GO", 1)
+        assert [check.reason for check in decided.checks] == [check["reason"] for check in message["checks"]]
         frame = decided.summary()
-        assert frame["decided"].tolist() == [check["decided"] for check in told["checks"]]
+        assert frame["decided"].tolist() == [check["decided"] for check in message["checks"]]
         assert str(frame["low"].dtype) == "float64"
     made("again", SURE)
     assert evalq.gate(["again"], POLICY, baseline=evalq.open("base")).decided == "GO"

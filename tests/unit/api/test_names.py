@@ -79,5 +79,5 @@ def test_other_names_are_no_attributes() -> None:
 def test_importing_evalq_imports_nothing_else() -> None:
     """`import evalq` loads no module of evalq but itself, and none of the packages that it needs."""
     script = "import sys; before = set(sys.modules); import evalq; print(*sorted(set(sys.modules) - before))"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["evalq"]
+    message = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert message.split() == ["evalq"]

@@ -108,7 +108,7 @@ def test_a_suite_that_cannot_be_run_is_an_error_of_collection(pytester: pytest.P
     """A wrong key with its line, an input that is not there: the session does not pass."""
     suite = _suite(pytester, SURE)
     suite.with_name("answers.jsonl").unlink()
-    for text, told in (
+    for text, message in (
         (suite.read_text(), "*answers.jsonl*"),
         ("runs: [{evaluator: verification, x: 1}]", "*runs.0.x: unknown key*"),
         (
@@ -119,7 +119,7 @@ def test_a_suite_that_cannot_be_run_is_an_error_of_collection(pytester: pytest.P
         suite.write_text(text)
         ran = session_here(pytester, "--evalq", str(suite))
         assert ran.ret == pytest.ExitCode.INTERRUPTED
-        ran.stdout.fnmatch_lines([told])
+        ran.stdout.fnmatch_lines([message])
 
 
 def test_hostile_names_stay_names(pytester: pytest.Pytester) -> None:

@@ -163,8 +163,8 @@ def test_answers_that_nobody_tells_apart_are_never_go_of_collapse(collapse: str)
     other = msgspec.structs.replace(answered([{"a": 12, "b": 12, "c": 12}] * 5), name="told")
     both = decide(policy, [WELL, other], {"vs": WELL, "told": other})
     assert both.decided == "GO"
-    told = [note for note in both.notes if "did not check collapse" in note]
-    assert told == [f"vs: evalq did not check collapse ({collapse}): the run does not count answers by kind"]
+    messages = [note for note in both.notes if "did not check collapse" in note]
+    assert messages == [f"vs: evalq did not check collapse ({collapse}): the run does not count answers by kind"]
     assert not [note for note in decide(policy, [other], {"told": other}).notes if "did not check collapse" in note]
 
 

@@ -89,10 +89,10 @@ def test_a_process_knows_that_its_files_were_changed_under_it(copy: Path) -> Non
     script = [sys.executable, "-c", UPGRADED, *map(str, given)]
     environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
     try:
-        told = subprocess.check_output(script, cwd=copy, env=environment, text=True).splitlines()
+        message = subprocess.check_output(script, cwd=copy, env=environment, text=True).splitlines()
     finally:
         shutil.rmtree(info)
-    assert told == ["True True", "True True", "True False"]
+    assert message == ["True True", "True True", "True False"]
     before = (copy / "evalcore" / "statistics" / "exact.py").read_bytes()
     changed = [*script[:3], str(copy / "evalcore" / "statistics" / "exact.py"), "# new"]
     try:
@@ -173,5 +173,5 @@ def test_what_differs_is_told_by_folder_and_package() -> None:
 
 def test_the_command_names_its_code() -> None:
     """`evalq --version` shows what a runbook compares with a queue's name."""
-    told = subprocess.check_output([sys.executable, "-m", "evalq.producer.cli", "--version"], text=True)
-    assert told == f"evalq {evalq.evalcore.version.__version__} (code {code_version()})\n"
+    message = subprocess.check_output([sys.executable, "-m", "evalq.producer.cli", "--version"], text=True)
+    assert message == f"evalq {evalq.evalcore.version.__version__} (code {code_version()})\n"

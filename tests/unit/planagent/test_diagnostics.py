@@ -71,7 +71,7 @@ def test_a_keyword_of_one_word_is_found_within_a_text() -> None:
 def test_a_kind_that_was_never_asked_for_is_not_suspect(tmp_path: Path) -> None:
     """However few checks are enough for a suspicion."""
     report = evaluation(tmp_path, [row(expected=KEY_CHECK)], {"diagnostic": {"checks": 1}}).report
-    assert [told["check"] for told in report["results"]["diagnostics"]] == ["dataKey"]
+    assert [output["check"] for output in report["results"]["diagnostics"]] == ["dataKey"]
 
 
 def test_a_switch_is_found_by_its_own_name_only() -> None:

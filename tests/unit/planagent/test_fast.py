@@ -286,7 +286,7 @@ def test_arguments_are_checked() -> None:
         def asked(text: str, line: int) -> Any:
             return checks() if callable(checks) else checks
 
-        calls = (asked, error, lambda number, told, wrong: kind, print, print, print, repr)
+        calls = (asked, error, lambda number, message, wrong: kind, print, print, print, repr)
         return native.plan_rows(data, 1, width, columns, b"x:", limits, [], {}, *calls)
 
     read()

@@ -51,8 +51,8 @@ def test_a_score_is_a_number_from_zero_to_five(text: str, score: float | None) -
 @given(st.floats(0, 5) | st.integers(0, 5) | st.sampled_from([0.00001, 3.14159265, 5e-324, 10**400, 1e300, -0.5, -0.0]))
 def test_a_live_judge_s_score_is_written_with_all_its_digits(score: float) -> None:
     """And read again as it was: six digits, or an exponent that nobody reads, would be another score or none."""
-    told = msgspec.json.decode(msgspec.json.encode({"score": score, "marker": "m"}))
-    state, text, _ = JudgeReply("0", told).columns("m")
+    message = msgspec.json.decode(msgspec.json.encode({"score": score, "marker": "m"}))
+    state, text, _ = JudgeReply("0", message).columns("m")
     found = read_llm_score(text, state, "")
     assert found is not None
     assert found.score == (score if 0 <= score <= 5 else None)

@@ -53,9 +53,9 @@ def reply(each: JudgeSweep, most: int | None = None) -> None:
     prompts = list(each.prompts())
     for call in [call for call in range(each.header.total) if not each.recorded.has(call)][:most]:
         prompt, repeat = prompts[call % each.header.cases], call // each.header.cases
-        told = (call, prompt.case, "", repeat, prompt.digest, each.header.target, "c")
+        message = (call, prompt.case, "", repeat, prompt.digest, each.header.target, "c")
         output = msgspec.Raw(b'{"pass": true, "better": "A"}')
-        each.recorded.add([Output(*told, output, attempts=(Attempt(cost=PRICE),))])
+        each.recorded.add([Output(*message, output, attempts=(Attempt(cost=PRICE),))])
 
 
 @pytest.fixture
@@ -83,15 +83,15 @@ def test_replies_that_are_taken_over_stay_paid(sweep: Sweep, made: Made) -> None
     assert first == {"1": 6, "2": 9, "3": 3}
     write(sweep, CHANGED)
     made.budgets.clear()
-    told = ask(sweep, made, max_calls=100, max_cost=100.0)
-    counts = {name: (facts["attempts"], facts["cost"], facts["repaid"]) for name, facts in told.items()}
+    message = ask(sweep, made, max_calls=100, max_cost=100.0)
+    counts = {name: (facts["attempts"], facts["cost"], facts["repaid"]) for name, facts in message.items()}
     # A third of what was answered about outputs that are no more, and what is asked about the new ones.
     assert counts == {"1": (10, 5.0, 2), "2": (15, 7.5, 3), "3": (5, 2.5, 1)}
     # 18 before; then 4 of the first; then 6 of the second.
     assert made.budgets == [(82, 91.0), (78, 89.0), (72, 86.0)]
     write(sweep, [*CHANGED[:3], ("b", 1, "later")])
-    told = ask(sweep, made)
-    assert {name: facts["attempts"] for name, facts in told.items()} == {"1": 12, "2": 18, "3": 6}
+    message = ask(sweep, made)
+    assert {name: facts["attempts"] for name, facts in message.items()} == {"1": 12, "2": 18, "3": 6}
     assert sum(each.recorded.paid for each in calls_of(sweep).prepare()) == 6
 
 
@@ -149,8 +149,8 @@ def test_a_judge_that_is_not_asked_again_has_failed_as_before(sweep: Sweep, made
     """Where a retry finds the budget spent: its failed replies would look as if nobody had asked for them."""
     first = calls_of(sweep).prepare()[0]
     prompt = next(iter(first.prompts()))
-    told = (0, prompt.case, "", 0, prompt.digest, first.header.target, "c")
-    first.recorded.add([Output(*told, error="timeout: no answer", attempts=(Attempt(kind="timeout"),))])
+    message = (0, prompt.case, "", 0, prompt.digest, first.header.target, "c")
+    first.recorded.add([Output(*message, error="timeout: no answer", attempts=(Attempt(kind="timeout"),))])
     first.recorded.drop([0])
     ask(sweep, made, max_calls=1, used=(1, 0.0))
     assert calls_of(sweep).prepare()[0].recorded.failed() == [0]

@@ -316,8 +316,13 @@ def test_facts_of_a_later_evalq_stay(tmp_path: Path) -> None:
     folder = begun(tmp_path / "run")
     folder.note(colour="blue", retry={"1": 2})
     folder.note(state="interrupted", retry=None)
-    told = folder.facts()
-    assert (told["colour"], told["state"], told["schema"], "retry" in told) == ("blue", "interrupted", SCHEMA, False)
+    message = folder.facts()
+    assert (message["colour"], message["state"], message["schema"], "retry" in message) == (
+        "blue",
+        "interrupted",
+        SCHEMA,
+        False,
+    )
 
 
 def test_a_lock_counts_only_under_its_name(tmp_path: Path) -> None:
@@ -371,9 +376,9 @@ def test_what_is_driven_is_refused_in_one_way(tmp_path: Path) -> None:
     """The error names the process, and exits with 3."""
     folder = begun(tmp_path / "run")
     second = hold_folder(RunFolder(folder.path), Backend(Settings()))
-    with folder.driving(), pytest.raises(AlreadyRunning, match=str(os.getpid())) as told, second:
+    with folder.driving(), pytest.raises(AlreadyRunning, match=str(os.getpid())) as message, second:
         pass
-    assert told.value.exit_code == 3
+    assert message.value.exit_code == 3
 
 
 def test_a_run_that_appears_after_it_was_looked_for_is_found(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,14 +100,14 @@ def _long(monkeypatch: pytest.MonkeyPatch, waits: Callable[[str], bool] = lambda
 def test_workers_take_over_a_long_job_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was computed here is not computed again, and the report is the inline one's."""
     _long(monkeypatch)
-    told: list[str] = []
-    monkeypatch.setattr(Reporter, "detail", lambda self, text: told.append(text))
+    messages: list[str] = []
+    monkeypatch.setattr(Reporter, "detail", lambda self, text: messages.append(text))
     carry_out(job("run"), NOWHERE, QUIET)
     same_answer(Path("run"), Path("inline"))
     progress = RunFolder(Path("run")).info().progress
     assert progress["chunks"] == ROWS
     assert 0 < progress["computed"] < ROWS, "some by workers, and some before"
-    assert f"{ROWS} chunks, {progress['computed']} computed" in told[-1]
+    assert f"{ROWS} chunks, {progress['computed']} computed" in messages[-1]
 
 
 def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,8 +89,8 @@ def test_a_worker_that_does_not_fit_is_found(changed: dict[str, Any], kind: str,
 
 def test_what_a_worker_serves_is_told() -> None:
     """Evaluators by the package that registers them, without those that it cannot load."""
-    told = {"planagent": "evalq 0.1.0", "vs": "evalq 0.1.0", "ours": "our-package 2"}
-    worker = _but(WORKER, evaluators=told, unhealthy={"vs": "no module named x"})
+    messages = {"planagent": "evalq 0.1.0", "vs": "evalq 0.1.0", "ours": "our-package 2"}
+    worker = _but(WORKER, evaluators=messages, unhealthy={"vs": "no module named x"})
     assert served_by(worker) == "ours (our-package 2); planagent (evalq 0.1.0)"
     lines = dict(rows(_but(HEALTHY, workers=[worker])))
     assert lines["serves"] == f"w1 on {worker.host}: {served_by(worker)}"
@@ -154,8 +154,8 @@ def test_a_sick_worker_and_a_run_without_one_that_can_are_named() -> None:
 def test_a_damaged_run_is_wrong() -> None:
     """With where its keys are named."""
     found = _findings(_but(HEALTHY, runs={"open": 1, "damaged": 1}))
-    told = "1 run is damaged in the ledger: evalq list --broker URL names the keys to delete"
-    assert found == [("wrong", told)]
+    messages = "1 run is damaged in the ledger: evalq list --broker URL names the keys to delete"
+    assert found == [("wrong", messages)]
 
 
 def test_what_happened_is_told_as_notes() -> None:

@@ -187,9 +187,9 @@ def test_too_many_open_files_are_no_damage_and_no_change_of_an_input(tmp_path: P
     with _no_more_files():
         with pytest.raises(StorageError, match=rf"run\.json: {ADVICE} run the command again"):
             folder.facts()
-        with pytest.raises(OSError, match="Too many open files") as told:
+        with pytest.raises(OSError, match="Too many open files") as message:
             open_source(Source("rows.csv", "rows.csv", str(rows)))
-        assert StorageError.of(told.value, folder.path, "resume").args[0].startswith(f"{rows}: Too many open files")
+        assert StorageError.of(message.value, folder.path, "resume").args[0].startswith(f"{rows}: Too many open files")
         with (
             pytest.raises(StorageError, match=f"cannot be made: {ADVICE} run the command again"),
             RunFolder.begin(tmp_path / "new"),

@@ -40,8 +40,8 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
 
 def write(sweep: Sweep, outputs: list[tuple[str, int, str]]) -> None:
     """outputs.jsonl; an empty output is a failed call."""
-    told = ({"output": text} if text else {"error": "timeout: none"} for _, _, text in outputs)
-    lines = [{"case": case, "repeat": repeat, **said} for (case, repeat, _), said in zip(outputs, told, strict=True)]
+    message = ({"output": text} if text else {"error": "timeout: none"} for _, _, text in outputs)
+    lines = [{"case": case, "repeat": repeat, **said} for (case, repeat, _), said in zip(outputs, message, strict=True)]
     sweep.outputs.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -58,8 +58,8 @@ def answer(sweep: JudgeSweep, most: int | None = None, error: str = "") -> list[
     for call in open_calls:
         prompt, repeat = prompts[call % sweep.header.cases], call // sweep.header.cases
         said = {"error": error} if error else {"output": msgspec.Raw(b'{"pass": true, "better": "A"}')}
-        told = (call, prompt.case, "", repeat, prompt.digest, sweep.header.target, "c")
-        sweep.recorded.add([Output(*told, attempts=(Attempt(),), **said)])
+        message = (call, prompt.case, "", repeat, prompt.digest, sweep.header.target, "c")
+        sweep.recorded.add([Output(*message, attempts=(Attempt(),), **said)])
     return open_calls
 
 

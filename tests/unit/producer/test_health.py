@@ -28,20 +28,20 @@ def test_troubles_and_long_calls_are_told_and_told_once(server: Server) -> None:
         facts = CallerFacts(host, 1, "v", 8, 1, {"t": TargetFacts("c", trouble=trouble)}, {"r": ("C3", age)})
         register.beat_caller(host, facts, 60)
 
-    told = Health(register, SweepHeader("r", "t", "v", 1, 1), poll_seconds=0.0)
-    assert told.news() == []
+    message = Health(register, SweepHeader("r", "t", "v", 1, 1), poll_seconds=0.0)
+    assert message.news() == []
     beat("a", "no key")
     beat("b", "refused")
     waiting = "waiting: no process can call 't' now: a: no key; b: refused; calls are held, none is lost"
-    assert told.news() == [waiting]
-    assert told.news() == []
+    assert message.news() == [waiting]
+    assert message.news() == []
     beat("b", "", 50.0)
-    assert told.news() == [
+    assert message.news() == [
         "'t' is called again",
         "warning: a does not call 't' now: no key",
         "oldest call in flight: case C3, for 50 s, on b",
     ]
-    assert told.news() == []
+    assert message.news() == []
     server.kill()
-    assert told.news() == []
+    assert message.news() == []
     server.start()

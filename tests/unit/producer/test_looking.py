@@ -93,7 +93,7 @@ def test_a_plan_that_lost_chunks_is_named_and_the_answers_stay(half: RunFolder) 
     path = half.path / MANIFEST
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
     journal = (half.path / JOURNAL).read_bytes()
-    with pytest.raises(WireError, match=r"manifest\.jsonl is damaged: it ends after 2 chunks") as told:
+    with pytest.raises(WireError, match=r"manifest\.jsonl is damaged: it ends after 2 chunks") as message:
         resume(half, INLINE, QUIET)
-    assert "remove" not in str(told.value)
+    assert "remove" not in str(message.value)
     assert (half.path / JOURNAL).read_bytes() == journal

@@ -48,16 +48,16 @@ def test_who_comes_second_is_told_who_drives(stage: Stage) -> None:
     the inline one, and every chunk was computed once.
     """
     one, two = _jobs(stage, "one", "two")
-    told: list[str] = []
+    messages: list[str] = []
 
     def meanwhile(look: int) -> None:
         if look in (2, 4):
             with pytest.raises(AlreadyRunning, match="host-a 11 aa") as refused:
                 stage.driver(two, "host-b 22 bb").drive()
-            told.append(refused.value.by)
+            messages.append(refused.value.by)
 
     report = stage.driver(one, "host-a 11 aa").drive(meanwhile)
-    assert told == ["host-a 11 aa"] * 2
+    assert messages == ["host-a 11 aa"] * 2
     assert report == stage.inline("inline", chunk_size=10)
     assert stage.computed == len(one.manifest.chunks)
 
@@ -89,15 +89,15 @@ def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch:
     """After `driver_seconds` whoever waits may try to drive: who watches goes on watching, and says so once."""
     one, two = _jobs(stage, "one", "two")
     left = _left(two)
-    told: list[tuple[str, bool]] = []
+    messages: list[tuple[str, bool]] = []
 
     def turn(folder: RunFolder, driven: AlreadyRunning, *_anything: object, told_before: bool) -> None:
-        told.append((driven.by, told_before))
-        if len(told) == 3:
+        messages.append((driven.by, told_before))
+        if len(messages) == 3:
             folder.note(state="open")
             folder.note(state="done")
 
-    monkeypatch.setattr(join, "_elsewhere", lambda *given, told: turn(*given, told_before=told))
+    monkeypatch.setattr(join, "_elsewhere", lambda *given, messages: turn(*given, told_before=messages))
 
     def meanwhile(look: int) -> None:
         if look == 2:
@@ -105,7 +105,7 @@ def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch:
                 _wait(left, servers, QUIET)
 
     stage.driver(one, "host-a 11 aa").drive(meanwhile)
-    assert told == [("host-a 11 aa", before) for before in (False, True, True)]
+    assert messages == [("host-a 11 aa", before) for before in (False, True, True)]
 
 
 def _left(job: Job) -> RunFolder:

@@ -75,11 +75,11 @@ def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code
                 assert not done
             thread.join(PATIENCE)
     assert done == [True]
-    (told,) = heard.waiting_for
-    assert told[0].startswith(f"the server at {server.url} {PASSING[code]}")
+    (message,) = heard.waiting_for
+    assert message[0].startswith(f"the server at {server.url} {PASSING[code]}")
     assert heard.at[0] - began < 5
-    assert told[2] == 60
-    assert heard.over == [told[0]]
+    assert message[2] == 60
+    assert heard.over == [message[0]]
 
 
 def test_a_stopped_server_is_told_while_the_step_still_stands(server: Server) -> None:

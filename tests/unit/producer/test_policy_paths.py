@@ -45,9 +45,9 @@ def test_paths_into_a_golden_set_s_results(folder: Path, run: dict[str, Any]) ->
     """Live or recorded: what the results have, with what they have at times, and nothing else."""
     for metric in ("vs.pass_rate", "vs.diversity", "vs.test_run.passed", "vs.stopping.saved", "vs.cases.answered"):
         assert _told(folder, run, metric) == ""
-    told = _told(folder, run, "vs.test_run.pased")
-    assert "policy.gates.0.metric: vs.test_run.pased: the results have no 'pased' there; there are: detailed" in told
-    assert "suite.yaml:" in told
+    message = _told(folder, run, "vs.test_run.pased")
+    assert "policy.gates.0.metric: vs.test_run.pased: the results have no 'pased' there; there are: detailed" in message
+    assert "suite.yaml:" in message
     assert "pass_rate" in _told(folder, run, "vs.passrate")
 
 
@@ -74,9 +74,9 @@ def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
     """A line for each gate."""
     gates = [{"metric": "vs.nothing", "min": 0}, {"metric": "vs.pass_rate", "min": 0}, {"metric": "who.x", "min": 0}]
     (folder / "suite.yaml").write_text(json.dumps({"runs": [RECORDED], "policy": {"gates": gates}}, indent=1))
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as message:
         load_suite(folder / "suite.yaml")
-    assert [line.partition("policy.")[2].partition(":")[0] for line in str(told.value).splitlines()] == [
+    assert [line.partition("policy.")[2].partition(":")[0] for line in str(message.value).splitlines()] == [
         "gates.0.metric",
         "gates.2.metric",
     ]

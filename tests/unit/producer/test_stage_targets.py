@@ -92,11 +92,13 @@ def test_replies_of_before_hold_the_settings(fleet: Fleet) -> None:
     first = fleet.begun(fleet.here(options={"temperature": 0}))
     done = answer(first[0], 2)
     for changed in ({"options": {"temperature": 1}}, {"model": "n", "options": {"temperature": 0}}):
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as message:
             fleet.here(**changed)
         differs = "model" if "model" in changed else "options.temperature"
-        assert f"'grader' has other settings than when it gave 2 replies ({differs})" in str(told.value)
-        assert f"put them back and resume, or begin another run: --reuse {fleet.sweep.folder.path}" in str(told.value)
+        assert f"'grader' has other settings than when it gave 2 replies ({differs})" in str(message.value)
+        assert f"put them back and resume, or begin another run: --reuse {fleet.sweep.folder.path}" in str(
+            message.value
+        )
     again = fleet.begun(fleet.here(options={"temperature": 0}))
     assert (again[0].run, again[0].recorded.calls()) == (first[0].run, done)
     # Another way to the same answers is no other setting.

@@ -26,8 +26,8 @@ NO_TEXT = os.fsdecode(b"rows\xff.csv")
 def test_an_argument_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit 2 and a sentence with the argument as ASCII, where a traceback was; before anything is made."""
     assert main(["planagent", NO_TEXT]) == 2
-    told = r"evalq: 'rows\udcff.csv' is not text in UTF-8: rename the file, or set a locale that is UTF-8"
-    assert capsys.readouterr().err.strip() == told
+    message = r"evalq: 'rows\udcff.csv' is not text in UTF-8: rename the file, or set a locale that is UTF-8"
+    assert capsys.readouterr().err.strip() == message
 
 
 @pytest.mark.parametrize(

@@ -57,18 +57,18 @@ def test_what_hosts_say_is_shown_and_not_obeyed(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(f"evalq.producer.commands.{what}", lambda *_: [("sick", "w\x1b]0;mine\x07: broken")])
     monkeypatch.setattr("evalq.producer.commands.doctor._embedded", list)
-    told = CliRunner().invoke(cli, words).stdout
-    assert "broken" in told
-    assert "\x1b" not in told
+    message = CliRunner().invoke(cli, words).stdout
+    assert "broken" in message
+    assert "\x1b" not in message
 
 
 def test_the_demo_names_commands_that_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a folder with a space in its name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("evalq.producer.commands.demo._evaluate", lambda _, out, *__: [out / "verification"])
-    told = CliRunner().invoke(cli, ["demo", "--out", "my demo", "--only", "verification", "--records", "3"]).stdout
-    assert re.search(r"evalq report 'my demo/verification' -o rows\.csv$", told, re.MULTILINE)
-    assert re.search(r"evalq view 'my demo'$", told, re.MULTILINE)
+    message = CliRunner().invoke(cli, ["demo", "--out", "my demo", "--only", "verification", "--records", "3"]).stdout
+    assert re.search(r"evalq report 'my demo/verification' -o rows\.csv$", message, re.MULTILINE)
+    assert re.search(r"evalq view 'my demo'$", message, re.MULTILINE)
 
 
 def test_the_demo_replaces_no_run_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

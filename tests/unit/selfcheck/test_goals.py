@@ -82,10 +82,10 @@ def test_what_is_there_is_told(root: Path, expected: Any, exists: bool, filled: 
 @pytest.mark.parametrize(("path", "reason"), OUT)
 def test_nothing_outside_the_root_is_looked_at(root: Path, path: str, reason: str) -> None:
     """Absolute paths, parents and links that lead out count as not reached, and say why."""
-    (told,) = _looked(root, path)
-    assert not told["exists"]
-    assert reason in told["reason"] or reason == "a loop", told
-    assert told["reason"]
+    (message,) = _looked(root, path)
+    assert not message["exists"]
+    assert reason in message["reason"] or reason == "a loop", message
+    assert message["reason"]
 
 
 def test_a_pipe_is_neither_opened_nor_reached(root: Path) -> None:
@@ -105,8 +105,8 @@ def test_a_huge_file_is_searched_at_its_beginning(root: Path) -> None:
         stream.write(b"begin")
         stream.seek(MAX_SEARCHED_BYTES)
         stream.write(b"end")
-    told = _looked(root, {"path": "huge.log", "pattern": "begin"}, {"path": "huge.log", "pattern": "end"})
-    assert [path["matches"] for path in told] == [True, False]
+    message = _looked(root, {"path": "huge.log", "pattern": "begin"}, {"path": "huge.log", "pattern": "end"})
+    assert [path["matches"] for path in message] == [True, False]
 
 
 def test_a_record_without_expected_paths_stays_as_it_is(root: Path) -> None:

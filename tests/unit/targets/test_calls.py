@@ -130,8 +130,8 @@ def test_every_failure_has_its_kind(
     (result,) = _ask(tmp_path, _chat(service[1], max_bytes=4096, timeout_seconds=seconds), _order(**order))
     assert isinstance(result, Failure)
     assert (result.kind, said in result.reason) == (kind, True), result.reason
-    told = order.get("headers", {}).get("retry-after")
-    assert result.retry_after_seconds == (float(told) if told else None)
+    message = order.get("headers", {}).get("retry-after")
+    assert result.retry_after_seconds == (float(message) if message else None)
     assert result.limits.spent == (order.get("headers") == LIMITS)
     if order["do"] == "say" and kind == "bad_output":
         assert result.tokens == 20

@@ -109,7 +109,7 @@ def test_retry_after_in_both_forms(headers: dict[str, str], seconds: float | Non
 
 def test_rate_limit_headers() -> None:
     """Limits, what remains, and resets as durations, seconds or points in time."""
-    told = rate_limits(
+    message = rate_limits(
         {
             "x-ratelimit-limit-requests": "60",
             "x-ratelimit-remaining-requests": "0",
@@ -119,9 +119,9 @@ def test_rate_limit_headers() -> None:
             "x-ratelimit-reset-tokens": "6ms",
         }
     )
-    assert told.requests == Quota(60, 0, 60.5)
-    assert told.tokens == Quota(150000, 149984, 0.006)
-    assert told.spent
+    assert message.requests == Quota(60, 0, 60.5)
+    assert message.tokens == Quota(150000, 149984, 0.006)
+    assert message.spent
     plain = rate_limits({"x-ratelimit-remaining": "5", "x-ratelimit-reset": "1445412490",
                          "date": "Wed, 21 Oct 2015 07:28:00 GMT"})  # fmt: skip
     assert plain.requests == Quota(None, 5, 10.0)

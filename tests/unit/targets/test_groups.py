@@ -265,17 +265,17 @@ def test_a_system_without_these_calls_has_the_same_answers(
     for name in lacking:
         monkeypatch.delattr(os, name)
 
-    async def told(text: str) -> tuple[str, str]:
+    async def message(text: str) -> tuple[str, str]:
         entry = {"kind": "command", "argv": ["/bin/sh", "-c", text], "timeout_seconds": 2, "max_bytes": 2000}
         async with Caller(load_targets(write_target(tmp_path, entry))["t"]) as caller:
             result = await caller.call(Call("x"))
         return (result.kind, result.reason) if isinstance(result, Failure) else ("answer", result.text)
 
-    assert asyncio.run(told("echo 1")) == ("answer", "1\n")
-    assert asyncio.run(told("exit 3")) == ("server", "the program ended with exit code 3")
-    assert asyncio.run(told("kill -9 $$")) == ("server", "the program was killed by SIGKILL")
-    assert asyncio.run(told("sleep 600"))[0] == "timeout"
-    assert asyncio.run(told("exec yes"))[0] == "bad_output"
+    assert asyncio.run(message("echo 1")) == ("answer", "1\n")
+    assert asyncio.run(message("exit 3")) == ("server", "the program ended with exit code 3")
+    assert asyncio.run(message("kill -9 $$")) == ("server", "the program was killed by SIGKILL")
+    assert asyncio.run(message("sleep 600"))[0] == "timeout"
+    assert asyncio.run(message("exec yes"))[0] == "bad_output"
 
 
 def _descriptors() -> int:

@@ -101,9 +101,9 @@ def test_a_link_that_leads_to_itself_ends_no_heartbeat(tmp_path: Path) -> None:
         async with Caller(named, {}) as caller:
             return await caller.call(Call("x", "b"))
 
-    told = asyncio.run(called())
-    assert isinstance(told, Failure)
-    assert "b.md: cannot be read" in told.reason
+    message = asyncio.run(called())
+    assert isinstance(message, Failure)
+    assert "b.md: cannot be read" in message.reason
     path, entry = tmp_path / "targets.yaml", {"kind": "openai", "base_url": "http://h/v1", "model": "m"}
     path.write_text(json.dumps({"targets": {"t": {**entry, "system_prompt": "b.md"}}}))
     with pytest.raises(ConfigError, match="system_prompt: no such file"):

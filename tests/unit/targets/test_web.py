@@ -66,8 +66,8 @@ def test_what_a_proxy_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (result,) = _ask(tmp_path, "https://nowhere.example/v1", {}, timeout_seconds=20)
         refusing.join()
     assert isinstance(result, Failure)
-    told = "the proxy that the environment names does not lead there: 407 Who are you"
-    assert (result.kind, result.down, result.reason) == ("server", True, told)
+    message = "the proxy that the environment names does not lead there: 407 Who are you"
+    assert (result.kind, result.down, result.reason) == ("server", True, message)
 
 
 # As a service words it: the page is where its customers raise the limit.

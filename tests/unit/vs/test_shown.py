@@ -111,16 +111,16 @@ def test_a_row_says_what_is_wrong_with_the_t_scores(tmp_path: Path, score: float
     """Beside another check that failed, and not what is wrong with that one."""
     output = with_value(good_output(), "vs_metadata.final_selection.t_score", score)
     output = with_value(output, "vs_metadata.phase_executed", [0, 1, 2, 3, 4])
-    told = failed(evaluated(tmp_path, [line("F", 0, output)]))
-    assert (told["T-scores"].came, told["T-scores"].fine) == (came, score == 0.3)
-    assert (told["phases"].came, told["phases"].fine) == ("missing: 5", False)
+    message = failed(evaluated(tmp_path, [line("F", 0, output)]))
+    assert (message["T-scores"].came, message["T-scores"].fine) == (came, score == 0.3)
+    assert (message["phases"].came, message["phases"].fine) == ("missing: 5", False)
 
 
 def test_a_row_without_an_output_says_what_came_instead(tmp_path: Path) -> None:
     """One JSON object is wanted."""
-    told = failed(evaluated(tmp_path, [line("F", 0, "no object")]))
-    assert list(told) == ["output"]
-    assert "a string" in told["output"].came
+    message = failed(evaluated(tmp_path, [line("F", 0, "no object")]))
+    assert list(message) == ["output"]
+    assert "a string" in message["output"].came
 
 
 def test_what_is_wrong_with_the_t_scores_is_counted_without_the_score(tmp_path: Path) -> None:

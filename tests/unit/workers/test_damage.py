@@ -205,12 +205,12 @@ def test_prune_passes_over_what_is_damaged(hosts: Hosts, server: Server, keys: R
     for run in ("r", "a"):
         hosts.ledger.close(run, "failed")
     _wrong_type(keys.meta)(server.client)
-    told: list[str] = []
-    lines = list(prune(tmp_path, hosts.ledger, None, 0, everyone=True, dry_run=False, warn=told.append))
+    messages: list[str] = []
+    lines = list(prune(tmp_path, hosts.ledger, None, 0, everyone=True, dry_run=False, warn=messages.append))
     run, other = ("r", "a") if keys is BAD else ("a", "r")
     assert lines == [f"{other}: in the ledger"]
-    assert len(told) == 1
-    assert f"run {run}: its data in the ledger is damaged: one of its keys is of another" in told[0]
+    assert len(messages) == 1
+    assert f"run {run}: its data in the ledger is damaged: one of its keys is of another" in messages[0]
 
 
 @pytest.mark.parametrize("damage", [
@@ -231,8 +231,8 @@ def test_a_damaged_sweep_keeps_no_run_from_its_report(
 def test_a_failure_that_nobody_counted_counts_nothing(hosts: Hosts, server: Server) -> None:
     """Entries that evalq did not write are left out, whatever they begin with."""
     server.client.hset(BAD.failures, mapping={"barren": b"junk", "chunk x w": b"3", "chunk 1 w": b"2"})
-    told = Failures(hosts.ledger).counts("r")
-    assert (told.barren, told.chunks) == ((0, 0), {1: {"w": 2}})
+    messages = Failures(hosts.ledger).counts("r")
+    assert (messages.barren, messages.chunks) == ((0, 0), {1: {"w": 2}})
 
 
 def test_a_worker_that_is_none_hides_no_other(hosts: Hosts, server: Server) -> None:

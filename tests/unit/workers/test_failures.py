@@ -272,10 +272,10 @@ def test_a_step_that_the_ledger_refuses_is_counted(hosts: Hosts, server: Server)
     hosts.ledger.take("r")
     for _ in range(CHUNK_TRIES):
         assert hosts.act("a", 0) == "failed"
-    told = Failures(hosts.ledger).counts("r")
-    assert told.chunks == {0: {"a": CHUNK_TRIES}}
-    assert told.workers["a"].kind == "ledger"
-    assert "WRONGTYPE" in told.workers["a"].reason
+    message = Failures(hosts.ledger).counts("r")
+    assert message.chunks == {0: {"a": CHUNK_TRIES}}
+    assert message.workers["a"].kind == "ledger"
+    assert "WRONGTYPE" in message.workers["a"].reason
     assert "host-a: chunk 0: " in hosts.turn().progress.reason
 
 
@@ -389,9 +389,9 @@ def test_a_report_that_cannot_be_made_is_tried_elsewhere_and_then_told(hosts: Ho
         for name in ("a", "b"):
             makers[name].start([], ["r"])
             wait_until(makers[name].idle, "the process has ended")
-            told = Failures(hosts.ledger).counts("r").workers[name]
-            assert (told.kind, told.host) == ("report", f"host-{name}")
-            assert "no evaluator 'summing'" in told.reason, "the process that finalises does not know it"
+            message = Failures(hosts.ledger).counts("r").workers[name]
+            assert (message.kind, message.host) == ("report", f"host-{name}")
+            assert "no evaluator 'summing'" in message.reason, "the process that finalises does not know it"
             makers["a"].start([], ["r"])
             assert makers["a"].yields == (name == "a")
         wait_until(makers["a"].idle, "all have tried: it may try again")

@@ -120,9 +120,9 @@ def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> Non
     _restored(fleet, collected)
     _fell(server, 1)
     assert fleet.q.claim(RUN, "q", 30, LEASE)[1] == [], "one is awaited still"
-    told = [*mine[:4], *more[:1]]
-    _, got, untold = fleet.p.claim(RUN, "p", 0, LEASE, _begun([*mine[4:], *more[1:]]), told)
-    assert (got, set(untold)) == ([], set(told) - set(collected))
+    messages = [*mine[:4], *more[:1]]
+    _, got, untold = fleet.p.claim(RUN, "p", 0, LEASE, _begun([*mine[4:], *more[1:]]), messages)
+    assert (got, set(untold)) == ([], set(messages) - set(collected))
     _record(fleet.p, "p", untold, resent=True)
 
     rest = wait_until(lambda: fleet.q.claim(RUN, "q", 30, LEASE, _begun(its[2:]))[1], "all have told")

@@ -63,8 +63,8 @@ def test_a_holder_far_ahead_is_cut_back(server: Server) -> None:
 
 def test_one_reply_that_claims_a_million_tokens_is_minutes_and_not_days(server: Server) -> None:
     """What it is said to have cost is held against the limit for as long as a refusal may hold the pool, no longer."""
-    told = iter([100, 100, (1 << 32) - 1])
+    message = iter([100, 100, (1 << 32) - 1])
     limits = PoolLimits(tokens_per_minute=60_000, tokens_per_call=100)
-    world = World(server.client, limits, lambda _: 1e9, holders=1, latency=0.1, tokens=lambda _: next(told, 100))
+    world = World(server.client, limits, lambda _: 1e9, holders=1, latency=0.1, tokens=lambda _: next(message, 100))
     world.run(700)
     assert world.rate(2 * PacePolicy().longest_hold_seconds, 700) >= 5

@@ -49,28 +49,28 @@ def test_a_state_that_passes_is_told_by_name_however_the_server_was_asked(server
         for way in WAYS:
             with pytest.raises(redis.RedisError) as raised:
                 way(server.client)
-            told = explained(raised.value, "the server at here")
-            assert type(told) is BrokerUnreachable, way
-            assert str(told).startswith(f"the server at here {PASSING[code]}: "), way
-            assert "Command #" not in str(told)
-            assert "user_script" not in str(told)
+            message = explained(raised.value, "the server at here")
+            assert type(message) is BrokerUnreachable, way
+            assert str(message).startswith(f"the server at here {PASSING[code]}: "), way
+            assert "Command #" not in str(message)
+            assert "user_script" not in str(message)
 
 
 def test_scripts_that_are_flushed_as_they_are_sent_pass(server: Server) -> None:
     """The client sends a lost script once more, and what flushes them may come between that and its use."""
     with pytest.raises(redis.RedisError) as raised:
         server.client.evalsha("0" * 40, 0)
-    told = explained(raised.value, "the server at here")
-    assert type(told) is BrokerUnreachable
-    assert str(told) == "the server at here has just forgotten its scripts (NOSCRIPT): No matching script"
+    message = explained(raised.value, "the server at here")
+    assert type(message) is BrokerUnreachable
+    assert str(message) == "the server at here has just forgotten its scripts (NOSCRIPT): No matching script"
 
 
 @pytest.mark.parametrize("code", PASSING)
 def test_every_code_of_the_table_passes_as_the_client_parses_it(code: str) -> None:
     """Also of states that a test cannot hold still (LOADING), or that only clusters have."""
     parsed = BaseParser.parse_error(f"{code} some words of the server")  # type: ignore[no-untyped-call]  # redis-py's
-    told = explained(parsed, "x")
-    assert (type(told), str(told)) == (BrokerUnreachable, f"x {PASSING[code]}: {_rest(code)}")
+    message = explained(parsed, "x")
+    assert (type(message), str(message)) == (BrokerUnreachable, f"x {PASSING[code]}: {_rest(code)}")
 
 
 def _rest(code: str) -> str:
@@ -133,10 +133,10 @@ def test_what_does_not_pass_is_refused_with_what_to_do(
     """Nobody waits for rights that are not given, or for a key of another program."""
     with pytest.raises(SERVER_ERRORS) as raised:
         provoke(server)
-    told = explained(raised.value, "the server at here")
-    assert type(told) is ServerRefused
-    assert str(told).startswith("the server at here refuses")
-    assert mend in str(told)
+    message = explained(raised.value, "the server at here")
+    assert type(message) is ServerRefused
+    assert str(message).startswith("the server at here refuses")
+    assert mend in str(message)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,12 @@ def test_a_certificate_that_is_not_accepted_is_told_as_that(monkeypatch: pytest.
     """There is a server: Python 3.13 refuses certificates that earlier ones accept, at an unchanged server."""
 
     def ping(_: redis.Redis) -> None:
-        told = (
+        message = (
             "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: CA cert does not include key usage extension"
         )
-        raise redis.ConnectionError(f"Error 1 connecting to x:1. {told}.") from ssl.SSLCertVerificationError(1, told)
+        raise redis.ConnectionError(f"Error 1 connecting to x:1. {message}.") from ssl.SSLCertVerificationError(
+            1, message
+        )
 
     monkeypatch.setattr(redis.Redis, "ping", ping)
     with pytest.raises(

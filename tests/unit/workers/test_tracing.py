@@ -170,6 +170,6 @@ def test_a_run_over_workers_is_one_trace_and_the_same_report(tmp_path: Path, rec
 
 def _parents_told(got: list[Span]) -> set[bytes]:
     """Spans of chunks, told already, of which a commit that was told is a step."""
-    told = list(got)
-    chunks = {span.span_id for span in told if span.name == "evalq.chunk"}
-    return chunks & {span.parent_span_id for span in told if span.name == "evalq.commit"}
+    message = list(got)
+    chunks = {span.span_id for span in message if span.name == "evalq.chunk"}
+    return chunks & {span.parent_span_id for span in message if span.name == "evalq.commit"}
