@@ -44,7 +44,7 @@ def test_commands_in_many_folders_share_one_run_of_a_fleet(arena: Arena, tmp_pat
     assert line["computed"] == line["ledger"] == line["chunks"]
 
 
-def test_a_round_that_computes_twice_is_told(arena: Arena, tmp_path: Path) -> None:
+def test_a_round_that_computes_twice_is_reported(arena: Arena, tmp_path: Path) -> None:
     """The negative control: in folders of their own, and without a server, commands do not know of each other."""
     line = play(Round("inline", "folders", 0, 3), arena, tmp_path / "round")
     assert f"{3 * line['chunks']} chunks were computed for {line['chunks']}" in line["why"]

@@ -173,7 +173,7 @@ class NoObjects(Summing):
         (NoObjects, "Expected `object`"),
     ],
 )
-def test_wrong_record_lines_are_told_apart(wrong: type[Summing], said: str, examples: list[Path]) -> None:
+def test_wrong_record_lines_are_distinguished(wrong: type[Summing], said: str, examples: list[Path]) -> None:
     """The property `lines` says what about a record line is wrong."""
     details = [v.detail for v in conformance(wrong(), examples) if v.property == "lines"]
     assert any(said in detail for detail in details), details
@@ -208,7 +208,7 @@ def test_an_evaluator_that_always_raises_breaks_every_property(error: type[Excep
     assert all(said in violation.detail for violation in found)
 
 
-def test_violations_are_told_with_what_repeats_them(examples: list[Path]) -> None:
+def test_violations_are_reported_with_what_repeats_them(examples: list[Path]) -> None:
     """The assertion names property, example, params and seed, and the same seed finds the same again."""
     arguments: dict[str, Any] = {"params": ({"shift": 0.5},), "seed": 11}
     with pytest.raises(ConformanceError) as caught:

@@ -102,7 +102,7 @@ def test_a_limit_on_file_sizes(data: Path, calm: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "name"), [(0, "run.lock"), (100, "run.json")])
-def test_who_cancels_on_a_full_disk_is_told_which_file(data: Path, tmp_path: Path, size: int, name: str) -> None:
+def test_who_cancels_on_a_full_disk_learns_which_file(data: Path, tmp_path: Path, size: int, name: str) -> None:
     """What a write says names no file; the command does."""
     run = tmp_path / "run"
     Job.start(plugins.get("planagent"), Request([str(data / "rows.csv")], {}, {}), RunOptions(run))

@@ -120,7 +120,7 @@ def test_every_metric_is_shown_somewhere_or_spared() -> None:
     assert list(checks.unused(exported(), used, SPARED)) == []
 
 
-def test_the_generator_is_told_when_a_file_differs() -> None:
+def test_the_generator_reports_when_a_file_differs() -> None:
     """--check passes on the committed files; the test below is its failing half."""
     done = subprocess.run([sys.executable, "grafana/generate.py", "--check"], cwd=TOP, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

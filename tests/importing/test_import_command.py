@@ -49,7 +49,7 @@ def test_recorded_outputs_are_checked_by_the_command_that_it_names(
     assert (tmp_path / "run" / "report.json").exists()
 
 
-def test_an_import_replaces_nothing_unless_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_replaces_nothing_unless_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is there stays as it is, byte for byte."""
     command = ["import", "promptfoo", CONFIG, "-d", str(tmp_path)]
     assert main(command) == 0

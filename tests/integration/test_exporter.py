@@ -128,7 +128,7 @@ def test_the_exporter_outlives_its_server(server: Server, tmp_path: Path) -> Non
         server.start()
 
 
-def test_a_server_that_hangs_is_told_while_prometheus_waits(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_hangs_is_reported_while_prometheus_waits(server: Server, tmp_path: Path) -> None:
     """Within Prometheus' ten seconds, so that the alert is about the ledger and not about the exporter."""
     assert server.process is not None
     with running_exporter(server.url, tmp_path) as exporter:
@@ -184,7 +184,7 @@ def test_a_worker_that_lives_and_takes_nothing_is_stuck(server: Server, tmp_path
     run.wait()
 
 
-def test_an_address_in_use_and_a_wrong_ledger_are_told(server: Server, tmp_path: Path) -> None:
+def test_an_address_in_use_and_a_wrong_ledger_are_reported(server: Server, tmp_path: Path) -> None:
     """Exit 2 with what to change; no broker at all is a configuration error."""
     taken = evalq("exporter", "--broker", server.url, "--port", str(server.port), cwd=tmp_path)
     assert taken.returncode == 2

@@ -192,7 +192,7 @@ def test_a_slow_fleet_s_queue_never_grows(server: Server, tmp_path: Path) -> Non
     assert doubled <= 2, "only what the stopped worker held may be doubled"
 
 
-def test_a_server_that_loses_everything_is_told_again(
+def test_a_server_that_loses_everything_is_informed_again(
     server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """FLUSHALL in mid-run: the run folder is enough to go on."""

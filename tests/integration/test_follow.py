@@ -316,7 +316,9 @@ def test_the_history_has_the_last_answer_of_a_followed_log(events: bytes, server
         assert exporter.value("evalq_cooperation_rate", **labels) == pytest.approx(rate)
 
 
-def test_a_history_that_is_away_is_told_once_and_caught_up_with(events: bytes, server: Server, tmp_path: Path) -> None:
+def test_a_history_that_is_away_is_reported_once_and_caught_up_with(
+    events: bytes, server: Server, tmp_path: Path
+) -> None:
     """The log is followed all the same, and the entry made when the server is back, without a new line."""
     append(tmp_path, events[:50_000])
     server.kill()

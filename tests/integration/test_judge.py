@@ -100,7 +100,7 @@ def _marked(message: Any, marker: str) -> str:
     return json.dumps({"marker": marker, **message} if isinstance(message, dict) else message)
 
 
-def test_rows_that_cannot_be_read_are_told_before_anything_is_asked(
+def test_rows_that_cannot_be_read_are_reported_before_anything_is_asked(
     tmp_path: Path, service: tuple[Agent, str], rows: Path
 ) -> None:
     """A row of another width: exit 2, its line, and no call."""

@@ -133,7 +133,7 @@ def test_attempts_that_wait_to_be_made_again_are_lost_and_their_next_ones_are_no
     assert agent.calls.total() == 24
 
 
-def test_what_a_killed_process_told_nobody_is_lost_at_any_moment(
+def test_what_a_killed_process_reported_to_nobody_is_lost_at_any_moment(
     tmp_path: Path, server: Server, service: tuple[Agent, str]
 ) -> None:
     """Killed wherever it is, at full speed: what is told covers what was paid, and no budget is exceeded."""

@@ -149,7 +149,7 @@ TOLD: list[tuple[dict[str, tuple[dict[str, Any], str]], int, tuple[str, ...]]] =
 
 
 @pytest.mark.parametrize(("bad", "code", "said"), TOLD, ids=["unanswered", "silent", "answered"])
-def test_each_kind_of_failure_is_told(
+def test_each_kind_of_failure_is_reported(
     tmp_path: Path,
     service: tuple[Agent, str],
     bad: dict[str, tuple[dict[str, Any], str]],
@@ -713,7 +713,7 @@ def test_a_suite_sweeps_live_agents(tmp_path: Path, service: tuple[Agent, str]) 
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-def test_wrong_requests_are_told_before_anything_is_called(
+def test_wrong_requests_are_reported_before_anything_is_called(
     tmp_path: Path, server: Server, callers: Fleet, service: tuple[Agent, str]
 ) -> None:
     """A target nobody knows, outputs beside a target, a case without input, --inline, no targets file."""

@@ -85,7 +85,9 @@ def test_a_command_that_cannot_go_on_leaves_the_folder_to_the_one_that_does(tmp_
     ("entry", "said"),
     [({"kind": "openai", "modle": "m"}, "modle: unknown key"), ({"kind": "soap"}, "targets.chat.kind: must be one of")],
 )
-def test_a_wrong_targets_file_is_told_once(tmp_path: Path, server: Server, entry: dict[str, Any], said: str) -> None:
+def test_a_wrong_targets_file_is_reported_once(
+    tmp_path: Path, server: Server, entry: dict[str, Any], said: str
+) -> None:
     """By a command that calls from here, which leaves no folder, and by a worker, before either starts anything."""
     write_golden(tmp_path / "golden.json", CASES)
     (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": entry}}))
@@ -209,7 +211,7 @@ def test_a_budget_is_of_the_whole_sweep(tmp_path: Path, service: tuple[Agent, st
     replays(tmp_path, tmp_path / "run")
 
 
-def test_a_cache_that_cannot_be_used_is_told_first(tmp_path: Path, service: tuple[Agent, str]) -> None:
+def test_a_cache_that_cannot_be_used_is_reported_first(tmp_path: Path, service: tuple[Agent, str]) -> None:
     """It leaves no folder; and to see what a sweep would take makes none."""
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, service[1])

@@ -201,7 +201,7 @@ def test_a_caller_that_gives_up_gives_back(server: Server) -> None:
     asyncio.run(gave_up())
 
 
-def test_a_lost_server_is_waited_for_and_then_told(server: Server) -> None:
+def test_a_lost_server_is_waited_for_and_then_reported(server: Server) -> None:
     """Calls wait while the server is away for a moment; away for longer, they fail with what is wrong."""
 
     async def away(patience: float, *, back: bool) -> None:

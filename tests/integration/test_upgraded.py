@@ -87,7 +87,7 @@ def test_what_a_worker_loads_after_an_upgrade_answers_for_nobody(
     same_answer(calm("small.csv"), tmp_path / "run")
 
 
-def test_a_report_that_an_upgraded_worker_cannot_make_is_told_and_left_to_watch(
+def test_a_report_that_an_upgraded_worker_cannot_make_is_reported_and_left_to_watch(
     server: Server, data: Path, calm: Calm, tmp_path: Path, installed: Path
 ) -> None:
     """What it had loaded computes on; its report is a new process's, of the new code, and that one left it silently."""

@@ -72,7 +72,7 @@ def _start(server: Server, data: Path, out: Path, *args: str, **environment: str
     return start_evalq("planagent", "mid.csv", *place, *args, cwd=data, EVALQ_WINDOW=str(WINDOW), **environment)
 
 
-def test_a_stopped_server_is_told_in_time_and_ends_a_run_with_how_to_resume(
+def test_a_stopped_server_is_reported_in_time_and_ends_a_run_with_how_to_resume(
     server: Server, fleet: Fleet, data: Path, calm: Calm, tmp_path: Path
 ) -> None:
     """SIGSTOP: within 5 s a line, with -q too; after patience_seconds exit code 3 and a command that works."""
@@ -149,7 +149,7 @@ def test_rights_that_lack_end_a_command_with_a_sentence(server: Server, data: Pa
     assert (found.returncode, "refuses this user and password" in found.stdout) == (3, True)
 
 
-def test_detaching_to_a_full_server_is_told_and_ends(server: Server, data: Path, tmp_path: Path) -> None:
+def test_detaching_to_a_full_server_is_reported_and_ends(server: Server, data: Path, tmp_path: Path) -> None:
     """The same words and the same end as for a run that stays."""
     with STATES["OOM"](server):
         left = _start(server, data, tmp_path / "run", "--detach", EVALQ_PATIENCE_SECONDS=str(LIMIT))

@@ -28,7 +28,7 @@ def test_a_ledger_alone_is_refused(rows: Path) -> None:
     assert not (rows / "evalq-runs").exists()
 
 
-def test_a_misspelt_command_is_told_with_its_like(rows: Path) -> None:
+def test_a_misspelt_command_is_reported_with_its_like(rows: Path) -> None:
     """Evaluators' names, too; nothing is proposed where nothing is near."""
     for word, near in (("planagnt", "; is it planagent?"), ("staus", "; is it status or pause?"), ("xyzzy", ".")):
         done = evalq(word, "rows.csv", cwd=rows)

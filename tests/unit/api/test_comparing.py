@@ -105,7 +105,7 @@ def test_a_margin_is_a_share(margin: float) -> None:
         evalq.compare("nothing", "nothing", margin=margin)
 
 
-def test_what_is_no_run_is_told(made: Made, here: Path) -> None:
+def test_what_is_no_run_is_reported(made: Made, here: Path) -> None:
     """A name of nothing, a run without a report, a measure that there is not."""
     run = made("run", [("a", True)])
     with pytest.raises(evalq.errors.UsageError, match="'nothing' is not a run folder"):

@@ -135,7 +135,7 @@ def test_hostile_names_stay_names(pytester: pytest.Pytester) -> None:
     assert {"a:b", "a:b#2", "two lines", "records#2"} <= set(names)
 
 
-def test_runs_without_names_of_their_own_are_told_apart(pytester: pytest.Pytester) -> None:
+def test_runs_without_names_of_their_own_are_distinguished(pytester: pytest.Pytester) -> None:
     """No two tests of a session have one node id."""
     suite = _suite(pytester, SURE)
     run = {"evaluator": "verification", "inputs": ["answers.jsonl"]}

@@ -284,7 +284,7 @@ def test_what_no_answer_tells_is_not_0(path: str, tmp_path: Path) -> None:
                 assert decision.checks[0].value is None
 
 
-def test_what_is_told_already_breaks_a_bound_or_keeps_it(tmp_path: Path) -> None:
+def test_what_is_reported_already_breaks_a_bound_or_keeps_it(tmp_path: Path) -> None:
     """However much more it may be; what calls cost that failed is known to nobody, and holds nothing back."""
     untold = {key: value for key, value in TOLD.items() if key != "cost"}
     failed = {"latency_seconds": 0.1, "kind": "timeout"}

@@ -111,7 +111,7 @@ def test_labels_of_both_runs_or_the_policy_make_it_decide(
         ((17, ""), (17, "yesterday"), "grader", {}, []),
     ],
 )
-def test_labels_of_a_run_of_long_ago_are_told(
+def test_labels_of_a_run_of_long_ago_are_reported(
     cand: tuple[int, str], base: tuple[int, str], by: str, more: dict[str, Any], told: list[str]
 ) -> None:
     """Where they count: those of another judge, and where nobody asks for labels, are nothing to warn of."""

@@ -129,7 +129,7 @@ def test_the_request_given_is_left_as_it_was(config: Path) -> None:
         ("a: [", ["not YAML"]),
     ],
 )
-def test_a_wrong_configuration_is_told_by_file_and_key(tmp_path: Path, text: str, parts: list[str]) -> None:
+def test_a_wrong_configuration_is_reported_by_file_and_key(tmp_path: Path, text: str, parts: list[str]) -> None:
     """The message names the file, the key's path and what is known there."""
     path = tmp_path / "c.yaml"
     path.write_text(text)
@@ -148,7 +148,7 @@ def test_a_wrong_configuration_is_told_by_file_and_key(tmp_path: Path, text: str
         ("[]", "mapping"),
     ],
 )
-def test_a_wrong_rules_file_is_told_by_file_and_key(tmp_path: Path, text: str, part: str) -> None:
+def test_a_wrong_rules_file_is_reported_by_file_and_key(tmp_path: Path, text: str, part: str) -> None:
     """A rules file holds the three keys and nothing else."""
     path = tmp_path / "rules.json"
     path.write_text(text)

@@ -331,7 +331,7 @@ def test_a_chunk_of_bad_lines_keeps_the_first_hundred_reasons() -> None:
     assert tally.total == 0
 
 
-def test_a_line_that_was_cut_within_a_message_is_told_at_once() -> None:
+def test_a_line_that_was_cut_within_a_message_is_reported_at_once() -> None:
     """A message may hold JSON of its own; its quotes and brackets are none of the line's, also where it never ends."""
     began = time.process_time()
     cut = b'{"turn":1,"agent":"a","message":"' + b'{\\"a\\":[1,' * 20_000

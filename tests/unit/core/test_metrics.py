@@ -71,7 +71,7 @@ def test_a_declaration_that_cannot_be_exported_is_refused(wrong: dict[str, Any])
         Metric(**{"name": "evalq_x", "help": "Help.", "unit": "number", "path": "rate", **wrong})
 
 
-def test_a_wrong_path_is_told() -> None:
+def test_a_wrong_path_is_reported() -> None:
     """A step of no known form is an error, not an empty answer."""
     with pytest.raises(ValueError, match="no step of a path"):
         _values("levels.{level}x", "level")
@@ -108,7 +108,7 @@ def _panel(**changed: Any) -> Panel:
         (_panel(thresholds=(Threshold(None, "bad"), Threshold(0.5, "good"), Threshold(0.2, "good"))), "and rise"),
     ],
 )
-def test_what_does_not_fit_together_is_told(panel: Panel, said: str) -> None:
+def test_what_does_not_fit_together_is_reported(panel: Panel, said: str) -> None:
     """Each fault is a sentence; a panel that fits gives none."""
     faults = list(panel_faults("x", [METRIC], [panel]))
     assert bool(faults) == bool(said), faults
@@ -143,7 +143,7 @@ def test_every_declared_metric_has_values_in_a_sample_report(name: str, tmp_path
         assert set(metric.labels) <= set(LABELS)
 
 
-def test_plan_agent_files_are_told_apart_by_input(tmp_path: Any) -> None:
+def test_plan_agent_files_are_distinguished_by_input(tmp_path: Any) -> None:
     """One file and several give the same metrics, labelled with the file's name."""
     evaluator: Evaluator[Any, Any] = plugins.get("planagent")
     sampled(evaluator, tmp_path, 40)

@@ -42,7 +42,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("line", "reason"), BROKEN.items(), ids=range(len(BROKEN)))
-def test_a_broken_line_is_told_with_its_path(line: bytes, reason: str) -> None:
+def test_a_broken_line_is_reported_with_its_path(line: bytes, reason: str) -> None:
     """Every way of being no record, and the exact place."""
     with pytest.raises(RecordFault) as caught:
         read_object(line)
@@ -112,7 +112,7 @@ class _Kind(msgspec.Struct):
         (7, "$: expected `object`, got `int`"),
     ],
 )
-def test_a_wrong_type_is_told_with_its_path(value: Any, reason: str) -> None:
+def test_a_wrong_type_is_reported_with_its_path(value: Any, reason: str) -> None:
     """What was expected, what was there, and where."""
     with pytest.raises(RecordFault) as caught:
         typed(value, _Kind)

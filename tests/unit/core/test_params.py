@@ -102,7 +102,7 @@ def test_a_wrong_value_is_named_with_its_path_and_shown(data: dict[str, Any], pa
     assert f"got {shown}" in line
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_every_fault_is_reported_at_once() -> None:
     """Not only the first."""
     message = error_of({"strict": 0, "nam": "x", "limits": {"most": "3", "lo": 1}})
     assert [line.split(":")[0].strip() for line in message.split("\n")[1:]] == [

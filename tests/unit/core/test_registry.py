@@ -106,7 +106,7 @@ def test_a_broken_package_is_named(name: str, value: str, said: str, packages: l
         ("def f(:\n", r"SyntaxError: .* \(raising\.py, line 1\)$"),
     ],
 )
-def test_what_an_import_raises_is_told_with_its_line(
+def test_what_an_import_raises_is_reported_with_its_line(
     source: str, said: str, tmp_path: Path, packages: list[EntryPoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it is: no traceback of evalq's, and no server that is said to be away."""

@@ -91,7 +91,7 @@ def test_drift_is_that_of_the_chain_with_most_evidence() -> None:
     assert _series("evalq_drift", _snapshot()) == []
 
 
-def test_the_newest_run_of_a_suite_is_told_beside_its_counter_and_never_as_a_label() -> None:
+def test_the_newest_run_of_a_suite_is_reported_beside_its_counter_and_never_as_a_label() -> None:
     """As an exemplar, in the format that has them; over all targets, and left out where its id is too long."""
     entries = [
         Entry("old", HistoryKey("vs", "night", "t"), {}, [], ended=5.25),

@@ -28,7 +28,7 @@ def log(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def test_a_folder_that_is_moved_away_is_told_so(
+def test_a_folder_that_is_moved_away_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing of it is damaged; in its place again the same command goes on."""

@@ -236,7 +236,7 @@ def test_a_line_without_end_is_refused(stage: Stage, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("change", ["byte", "cut", "empty"])
-def test_a_damaged_checkpoint_is_told_by_name(stage: Stage, change: str) -> None:
+def test_a_damaged_checkpoint_is_reported_by_name(stage: Stage, change: str) -> None:
     """Its digest holds every byte of it."""
     path = stage.out / CHECKPOINT
     data = path.read_bytes()

@@ -76,7 +76,7 @@ def test_data_cannot_break_a_table(tmp_path: Path, lang: str) -> None:
         assert len(widths) == 1, table
 
 
-def test_many_patterns_are_cut_and_suspect_checks_are_told(tmp_path: Path) -> None:
+def test_many_patterns_are_cut_and_suspect_checks_are_reported(tmp_path: Path) -> None:
     """Of errors the ten commonest and the number of the others; of a check where its values stand instead."""
     expected = '1) 해당 항목의 value 내 dataKey 값이 "K"인가'
     nested = answer(items=[{"value": {"in": {"dataKey": "K"}}}])

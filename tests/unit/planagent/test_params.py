@@ -51,7 +51,7 @@ def test_the_defaults_are_the_specifications() -> None:
         ({"speed_bands": [{"seconds": 5, "points": 6}]}, "speed_bands.0.points"),
     ],
 )
-def test_a_mistake_is_told_with_its_key(given: dict[str, Any], told: str) -> None:
+def test_a_mistake_is_reported_with_its_key(given: dict[str, Any], told: str) -> None:
     """Unknown keys, wrong values and broken patterns are configuration errors, not crashes in a worker."""
     with pytest.raises(ConfigError, match=told.replace(".", r"\.")):
         validate(PlanParams, given, "params")

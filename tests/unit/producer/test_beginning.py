@@ -199,7 +199,7 @@ def test_a_disk_that_fails_while_a_run_begins_is_no_mistake_of_its_user(
     assert not (data / "run").exists()
 
 
-def test_one_of_many_begins_and_the_others_are_told(data: Path) -> None:
+def test_one_of_many_begins_and_the_others_are_informed(data: Path) -> None:
     """Twenty processes at one instant: one makes the folder, nineteen find its run, and all of it is readable."""
     gate = FORK.Event()
     (data / "made").mkdir()
@@ -299,7 +299,7 @@ def test_what_another_process_removes_is_nothing_to_prune(
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"run": "r"}', b'{"run": 1}', b'{"schema": 99}', b'{"state": "odd"}', b"\xff"]
 )
-def test_an_unreadable_folder_is_told_and_passed_over(tmp_path: Path, text: bytes) -> None:
+def test_an_unreadable_folder_is_reported_and_passed_over(tmp_path: Path, text: bytes) -> None:
     """Listing and pruning say which one it is, and go on with the others; the unreadable one stays."""
     begun(tmp_path / "ended", "done")
     (tmp_path / "odd").mkdir()

@@ -129,7 +129,9 @@ def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monk
     same_answer(Path("two"), Path("inline"))
 
 
-def test_how_long_the_rest_takes_is_told_by_the_pace_since_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_the_rest_takes_is_reported_by_the_pace_since_the_first_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Before there is another one it is as long as it has taken, and for half a second after it nothing is told."""
     clock = [100.0]
     monkeypatch.setattr("evalq.producer.run.local_pool.time.monotonic", lambda: clock[0])
@@ -295,7 +297,7 @@ def test_an_interrupted_job_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("no_server")
-def test_a_job_interrupted_before_it_is_driven_is_told_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_interrupted_before_it_is_driven_is_reported_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its folder is there, and what computes it is just being imported: how to resume it is said, and it can be."""
 
     def importing(*args: object) -> NoReturn:
@@ -329,7 +331,7 @@ def test_a_folder_that_is_moved_away_can_be_put_back(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("no_server")
-def test_a_folder_that_is_moved_away_is_not_told_as_damaged() -> None:
+def test_a_folder_that_is_moved_away_is_not_reported_as_damaged() -> None:
     """Also where what is written there next is how the run stands, as at every look at a server."""
     begun = job("run")
     Path("run").rename("elsewhere")
@@ -339,7 +341,7 @@ def test_a_folder_that_is_moved_away_is_not_told_as_damaged() -> None:
 
 
 @pytest.mark.usefixtures("no_server")
-def test_a_run_json_that_is_removed_is_not_told_as_damaged() -> None:
+def test_a_run_json_that_is_removed_is_not_reported_as_damaged() -> None:
     """What is there to be put back is named."""
     begun = job("run")
     Path("run/run.json").rename("elsewhere")

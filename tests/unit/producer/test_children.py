@@ -36,7 +36,7 @@ def _running(children: Children, script: str, tmp_path: Path) -> Iterator[Path]:
         yield number
 
 
-def test_one_that_is_killed_is_told_and_started_again(tmp_path: Path) -> None:
+def test_one_that_is_killed_is_reported_and_started_again(tmp_path: Path) -> None:
     """SIGKILL in the middle: another takes its place, and what it started goes with it."""
     said: list[str] = []
     with _running(Children(said.append, PAUSES), "sleep 600 & wait", tmp_path) as number:

@@ -87,7 +87,7 @@ def test_a_worker_that_does_not_fit_is_found(changed: dict[str, Any], kind: str,
     assert said in text
 
 
-def test_what_a_worker_serves_is_told() -> None:
+def test_what_a_worker_serves_is_reported() -> None:
     """Evaluators by the package that registers them, without those that it cannot load."""
     messages = {"planagent": "evalq 0.1.0", "vs": "evalq 0.1.0", "ours": "our-package 2"}
     worker = _but(WORKER, evaluators=messages, unhealthy={"vs": "no module named x"})
@@ -158,7 +158,7 @@ def test_a_damaged_run_is_wrong() -> None:
     assert found == [("wrong", messages)]
 
 
-def test_what_happened_is_told_as_notes() -> None:
+def test_what_happened_is_reported_as_notes() -> None:
     """Old work, divergence and dead records are not wrong settings, and still to be known."""
     totals = HEALTHY.totals | {"divergent vs s": 1, "dead vs s": 2, "dead vs t": 3}
     found = _findings(_but(HEALTHY, oldest_age=700.0, totals=totals))
@@ -191,7 +191,7 @@ def test_status_shows_what_the_exporter_shows() -> None:
     assert ("oldest", "nothing is pending") in list(rows(_but(HEALTHY, oldest_age=0.0)))
 
 
-def test_what_differs_from_other_code_is_told() -> None:
+def test_what_differs_from_other_code_is_reported() -> None:
     """`doctor` and `status` name the folder or package, of each other code whose parts are known."""
     ours = code_parts()
     codes = {code_version(): ours, "mine": ours, "elder": {**ours, "numpy": "0.1", "workers": "0"}}

@@ -148,7 +148,7 @@ def test_who_is_known_to_be_overtaken_does_not_take_it_back(tmp_path: Path, monk
     assert work.told == ["open on", "step"]
 
 
-def test_what_the_ledger_lost_is_told_again_before_its_state_is_believed(
+def test_what_the_ledger_lost_is_reported_again_before_its_state_is_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older server may tell of a pause that is over."""
@@ -160,7 +160,7 @@ def test_what_the_ledger_lost_is_told_again_before_its_state_is_believed(
     assert attended == [2, 3]
 
 
-def test_who_may_not_begin_is_told_at_once(tmp_path: Path) -> None:
+def test_who_may_not_begin_is_informed_at_once(tmp_path: Path) -> None:
     """Where another process drives, nothing is taken again."""
     work = Scripted(tmp_path, lambda told: told[-1] == "open on")
     with pytest.raises(AlreadyRunning):

@@ -84,7 +84,7 @@ def test_what_is_damaged_counts_as_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert means_of("t", "other", "calls.sqlite") is None
 
 
-def test_a_damaged_entry_of_a_cache_is_told_with_its_file(tmp_path: Path) -> None:
+def test_a_damaged_entry_of_a_cache_is_reported_with_its_file(tmp_path: Path) -> None:
     """Whichever way it is read."""
     cache, prompt = Cache(tmp_path / "cache.sqlite"), Prompt("case", "a", "q")
     cache.keep([msgspec.structs.replace(_output(0, PAID), prompt=prompt.digest)])

@@ -236,7 +236,7 @@ def test_an_empty_folder_of_the_users_is_taken() -> None:
 
 
 @pytest.mark.parametrize("state", ["open", "calling", "retrying"])
-def test_a_run_that_says_it_goes_and_that_nobody_drives_is_told_as_that(
+def test_a_run_that_says_it_goes_and_that_nobody_drives_is_reported_as_that(
     half: RunFolder, state: RunState, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that was killed could not note its end: list and status say so, not of a driven one."""

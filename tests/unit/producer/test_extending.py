@@ -143,7 +143,7 @@ def test_an_output_is_the_same_after_its_line() -> None:
         assert Output.of_line(output.line(StopNote("when-decided", 5))).line() == output.line()
 
 
-def test_what_was_taken_is_told_by_giver_also_after_a_restart(here: Path) -> None:
+def test_what_was_taken_is_reported_by_giver_also_after_a_restart(here: Path) -> None:
     """And is the run's own once it was made anew."""
     log = RecordedOutputs(here / "calls.jsonl", 6)
     log.add([_output(0, "A", "p"), _output(1, "B", "p")], cached=True, of="one")

@@ -198,7 +198,7 @@ def test_too_many_open_files_are_no_damage_and_no_change_of_an_input(tmp_path: P
     assert not (tmp_path / "new").exists()
 
 
-def test_what_somebody_else_took_meanwhile_is_not_told_as_removed(
+def test_what_somebody_else_took_meanwhile_is_not_reported_as_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look at who holds a folder and its removal."""

@@ -123,7 +123,7 @@ def _die(order: bytes) -> bytes:
         ("raise", "a process ended with exit code 1"),
     ],
 )
-def test_the_end_of_a_process_is_told(order: str, said: str) -> None:
+def test_the_end_of_a_process_is_reported(order: str, said: str) -> None:
     """By whoever waits for its answer, or gives it another order; and this process lives on."""
     with forks(1, _die) as found:
         found.order(0, order.encode())

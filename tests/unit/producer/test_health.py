@@ -20,7 +20,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield started
 
 
-def test_troubles_and_long_calls_are_told_and_told_once(server: Server) -> None:
+def test_troubles_and_long_calls_are_reported_once(server: Server) -> None:
     """All that cannot call: the sweep waits; some: a warning each; well again: said, too; a lost server: nothing."""
     register = Heartbeats(server.client)
 

@@ -92,7 +92,7 @@ def test_without_its_key_a_run_is_not_resumed(tmp_path: Path, content: bytes | N
     assert not list(path.parent.glob("parts*"))
 
 
-def test_another_user_is_told_who_can_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_user_learns_who_can_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system refuses to open the key: no advice to start anew, since nothing is damaged."""
     folder = _begun(tmp_path, "run").folder
 
@@ -297,7 +297,7 @@ def test_a_plan_that_another_folder_has_further_is_planned_once(stage: Stage) ->
     assert stage.ledger.poll(two.run).progress.epoch == 2
 
 
-def test_a_key_that_cannot_be_read_is_told_by_what_is_there(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_read_is_reported_by_what_is_there(tmp_path: Path) -> None:
     """A file that is gone, and a link where the file was, also one that leads to the key."""
     job = _begun(tmp_path, "run")
     path = job.folder.path / KEY

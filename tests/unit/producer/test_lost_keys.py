@@ -164,7 +164,7 @@ def test_the_lock_of_the_workers_reconciler_ends(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["in the middle of its plan", "behind its plan"])
-def test_a_server_that_forgets_a_run_that_is_being_left_is_told_again(
+def test_a_server_that_forgets_a_run_that_is_being_left_is_informed_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, last: bool
 ) -> None:
     """It is empty while --detach tells it the plan: what workers are left with is the whole plan, and this ends."""

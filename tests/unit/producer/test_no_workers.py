@@ -45,7 +45,7 @@ def _watched(clock: list[float], seconds: int, own: bool = False, **facts: objec
     return heard
 
 
-def test_nobody_at_all_is_told_with_the_command_that_helps(clock: list[float]) -> None:
+def test_nobody_at_all_is_reported_with_the_command_that_helps(clock: list[float]) -> None:
     """Within 5 s, every half minute, without end: somebody may start a worker at any time. No password is shown."""
     heard = _watched(clock, 70, workers=0)
     assert [round(since) for _, since, _ in heard.lines] == [3, 33, 63]
@@ -74,7 +74,7 @@ def test_a_command_that_took_long_to_start_tells_it_at_its_first_look(clock: lis
     assert [round(since) for _, since, _ in _watched(clock, 5, workers=0).lines] == [3], "a program that goes on"
 
 
-def test_workers_of_other_code_are_told_apart_from_none(clock: list[float]) -> None:
+def test_workers_of_other_code_are_distinguished_from_none(clock: list[float]) -> None:
     """How many live, of which code, and which code the run needs."""
     heard = _watched(clock, 5, workers=0, others={"theirs": 2, "old": 1})
     assert heard.lines[0][0] == (
@@ -83,7 +83,7 @@ def test_workers_of_other_code_are_told_apart_from_none(clock: list[float]) -> N
     )
 
 
-def test_nothing_is_told_while_a_worker_serves(clock: list[float]) -> None:
+def test_nothing_is_reported_while_a_worker_serves(clock: list[float]) -> None:
     """Nor while it is not known yet."""
     assert not _watched(clock, 60, workers=1, others={"theirs": 2}).lines
     assert not _watched(clock, 60).lines

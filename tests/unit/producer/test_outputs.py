@@ -132,7 +132,7 @@ def test_a_decision_is_not_written_over_what_decides_it(tmp_path: Path, monkeypa
     assert Path("results.json").read_text() == results
 
 
-def test_a_folder_in_a_files_place_is_told_before_anything_is_computed(tmp_path: Path) -> None:
+def test_a_folder_in_a_files_place_is_reported_before_anything_is_computed(tmp_path: Path) -> None:
     """And not when the run is over."""
     (tmp_path / "a.json").mkdir()
     with pytest.raises(UsageError, match="a folder has this name"):
@@ -178,7 +178,7 @@ def test_a_column_of_several_types_is_one_of_texts_in_parquet(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "html"])
-def test_a_damaged_record_is_told_by_its_line(ending: str, tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_by_its_line(ending: str, tmp_path: Path) -> None:
     """And no traceback; no half of a file is left."""
     evaluator = plugins.get("planagent")
     job = Job.start(evaluator, sampled("planagent", tmp_path, 20), RunOptions(out=tmp_path / "run"))

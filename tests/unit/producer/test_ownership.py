@@ -43,7 +43,7 @@ def _jobs(stage: Stage, *names: str) -> list[Job]:
     return [stage.job(name, chunk_size=10, once="k") for name in names]
 
 
-def test_who_comes_second_is_told_who_drives(stage: Stage) -> None:
+def test_who_comes_second_learns_who_drives(stage: Stage) -> None:
     """The same --once in another folder while the first drives: refused with the driver's name; the first's report is
     the inline one, and every chunk was computed once.
     """

@@ -58,7 +58,7 @@ def _writes(client: redis.Redis) -> bool:
 
 
 @pytest.mark.parametrize("code", STATES)
-def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code: str) -> None:
+def test_a_state_of_a_server_is_reported_by_name_and_waited_out(server: Server, code: str) -> None:
     """Within 5 s it is said what is waited for, and for how long; when it is over, that is said and the step taken."""
     settings = _settings(server, 60)
     client = connect(read_address(server.url), settings, again=False)
@@ -82,7 +82,7 @@ def test_a_state_of_a_server_is_told_by_name_and_waited_out(server: Server, code
     assert heard.over == [message[0]]
 
 
-def test_a_stopped_server_is_told_while_the_step_still_stands(server: Server) -> None:
+def test_a_stopped_server_is_reported_while_the_step_still_stands(server: Server) -> None:
     """It neither answers nor refuses: the step is in a system call for much longer than 5 s, and ends when it may."""
     settings = _settings(server, 8)
     client = connect(read_address(server.url), settings, patience=8, again=False)
@@ -132,7 +132,7 @@ def test_a_long_step_is_not_taken_for_a_server_that_is_away(server: Server, monk
     assert not heard.over
 
 
-def test_a_blip_is_not_told(server: Server) -> None:
+def test_a_blip_is_not_reported(server: Server) -> None:
     """What is over at the second try needs no words."""
     heard = Heard()
     patience = ServerRetry(_settings(server, 60), heard)
@@ -159,7 +159,7 @@ def test_a_refusal_is_not_waited_for(server: Server) -> None:
     assert clock() < 3
 
 
-def test_a_step_that_goes_on_in_part_is_told_and_limited_too(server: Server) -> None:
+def test_a_step_that_goes_on_in_part_is_reported_and_limited_too(server: Server) -> None:
     """A driver on a full server goes on collecting: that it gets no room is said, and ends in time."""
     heard = Heard()
     patience = ServerRetry(_settings(server, 4), heard)
@@ -175,7 +175,7 @@ def test_a_step_that_goes_on_in_part_is_told_and_limited_too(server: Server) -> 
     assert "is full (OOM)" in heard.waiting_for[0][0]
 
 
-def test_room_again_is_told(server: Server) -> None:
+def test_room_again_is_reported(server: Server) -> None:
     """A step that is no longer held ends the waiting."""
     heard = Heard()
     patience = ServerRetry(_settings(server, 60), heard)

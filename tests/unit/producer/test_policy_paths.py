@@ -70,7 +70,7 @@ def test_results_by_input_are_known_by_the_inputs_names(folder: Path) -> None:
     assert "no 'rate' there" in _told(folder, LOGS, "cooperation.rate")
 
 
-def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
+def test_all_that_is_wrong_is_reported_at_once(folder: Path) -> None:
     """A line for each gate."""
     gates = [{"metric": "vs.nothing", "min": 0}, {"metric": "vs.pass_rate", "min": 0}, {"metric": "who.x", "min": 0}]
     (folder / "suite.yaml").write_text(json.dumps({"runs": [RECORDED], "policy": {"gates": gates}}, indent=1))

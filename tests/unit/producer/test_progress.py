@@ -44,7 +44,7 @@ def test_what_stands_still_has_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_waiting_is_told_to_who_asked_for_quiet_too(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_is_reported_to_who_asked_for_quiet_too(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Why nothing happens is a warning: -q hides progress, not that."""
     reporter = Reporter("rows", quiet=quiet, bar=True, json_lines=False)
     reporter.waiting("the server is away", 3.2, 120.0)

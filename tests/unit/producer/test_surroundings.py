@@ -81,7 +81,7 @@ def test_a_link_to_what_has_no_text_for_a_name_is_refused(
     assert not list(Path("evalq-runs").glob("*"))
 
 
-def test_a_current_folder_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_current_folder_that_is_no_text_is_reported(tmp_path: Path) -> None:
     """run.json says where a run was begun; of what cannot be written down nothing stays."""
     with (
         pytest.raises(UsageError, match="the current folder is not text in UTF-8"),
@@ -116,7 +116,7 @@ def test_a_command_without_standard_streams_writes_into_no_file_of_its_own(tmp_p
     ],
     ids=["a run", "an error", "usage", "a note"],
 )
-def test_what_cannot_be_told_changes_no_exit_code(
+def test_what_cannot_be_reported_changes_no_exit_code(
     command: list[str], code: int, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk below standard error, or no reader: a run goes on, and no error ends with 1, which is NO-GO."""

@@ -248,7 +248,7 @@ class _Outbox:
 @pytest.mark.parametrize(
     ("before", "now", "told"), [("", "aa", set()), ("", "aab", {"changed"}), ("a", "ab", {"changed"})]
 )
-def test_settings_that_change_on_the_way_are_told(
+def test_settings_that_change_on_the_way_are_reported(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, before: str, now: str, told: set[str]
 ) -> None:
     """By the outputs: who calls reads the targets file when it starts, in the middle of a drive or between two."""
@@ -261,7 +261,7 @@ def test_settings_that_change_on_the_way_are_told(
     assert driver.work.warnings.due == told
 
 
-def test_a_cache_that_takes_no_more_is_told_once_and_the_calls_go_on(
+def test_a_cache_that_takes_no_more_is_reported_once_and_the_calls_go_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would save a later sweep a call; what is paid for in this one is in its folder."""
@@ -299,7 +299,7 @@ def test_a_copied_folder_pays_for_nothing(stage: Stage) -> None:
     assert stage.agent.calls.total() == 30 * CASES
 
 
-def test_a_driver_that_fell_silent_is_followed_and_told(stage: Stage) -> None:
+def test_a_driver_that_fell_silent_is_followed_and_reported(stage: Stage) -> None:
     """It stood still for longer than driver_seconds: another one drives, and it changes nothing any more."""
     sweep = stage.sweep("a", 2)
     asleep = stage.driver(sweep, "host 1 a")
@@ -350,7 +350,7 @@ def _until(sweep: Sweep, count: int) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_server_that_comes_back_older_is_told_what_it_lost(stage: Stage) -> None:
+def test_a_server_that_comes_back_older_learns_what_it_lost(stage: Stage) -> None:
     """A lagging replica is promoted: the sweep ends, and what callers had recorded is not called again."""
     sweep = stage.sweep("a", 60)
     stage.agent.latency = 0.02
@@ -414,7 +414,7 @@ def test_who_came_after_the_servers_moment_has_its_calls_left(
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_server_that_knows_an_earlier_driver_is_told_who_drives(stage: Stage) -> None:
+def test_a_server_that_knows_an_earlier_driver_learns_who_drives(stage: Stage) -> None:
     """That one is dead: whoever drives now holds its folder, and is not sent away for its sake."""
     sweep, client = stage.sweep("a", 60), stage.server.client
     stage.agent.latency = 0.02
@@ -491,7 +491,7 @@ def _told_truly(one: Drive, agent: Agent) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_flushed_server_is_told_what_was_called(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flushed_server_learns_what_was_called(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """All is forgotten in the middle: nothing is called again, and the sums are those of the agent's server."""
     monkeypatch.setattr(sweeps, "_PAUSE_SECONDS", 10.0)  # on a busy machine who calls may not be scheduled for so long
     sweep = stage.sweep("a", 60)

@@ -127,7 +127,7 @@ def test_budgets_differ_in_any_digit(folder: Path, one: dict[str, Any], other: d
 
 
 @pytest.mark.parametrize(("budget", "told"), [(5, "5"), (5.0, "5"), (0.25, "0.25"), (1_000_000, "1e+06"), (0, None)])
-def test_budgets_of_six_digits_are_told_as_ever(folder: Path, budget: float, told: str | None) -> None:
+def test_budgets_of_six_digits_are_reported_as_ever(folder: Path, budget: float, told: str | None) -> None:
     """Under the same --once key the runs of before are found again."""
     kind = "max_calls" if isinstance(budget, int) else "max_cost"
     assert _begun(folder, 1, **{kind: budget}).header.asked.get(kind.replace("_", " ")) == told

@@ -73,7 +73,7 @@ def _looked(root: Path, *expected: Any) -> list[dict[str, Any]]:
         ({"path": "src", "pattern": "login"}, True, True, False),
     ],
 )
-def test_what_is_there_is_told(root: Path, expected: Any, exists: bool, filled: bool, matches: bool | None) -> None:
+def test_what_is_there_is_reported(root: Path, expected: Any, exists: bool, filled: bool, matches: bool | None) -> None:
     """Existence, content and pattern of files and folders, and links that stay inside."""
     (path,) = _looked(root, expected)
     assert (path["exists"], path["nonEmpty"], path["matches"]) == (exists, filled, matches)

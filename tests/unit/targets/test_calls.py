@@ -148,7 +148,9 @@ def test_a_number_of_tokens_that_no_call_has_is_none(service: tuple[Agent, str],
 
 
 @pytest.mark.parametrize("before", range(165, 200, 5))
-def test_no_part_of_a_key_is_told_where_a_reply_is_cut(service: tuple[Agent, str], tmp_path: Path, before: int) -> None:
+def test_no_part_of_a_key_is_reported_where_a_reply_is_cut(
+    service: tuple[Agent, str], tmp_path: Path, before: int
+) -> None:
     """Of a long reply its first characters are shown, and they may end within the key."""
     body = (before - 4) * "y" + "end " + SECRET + 5000 * "z"
     for status, kind in ((403, "auth"), (200, "bad_output")):
@@ -280,7 +282,7 @@ child.wait()
     wait_until(lambda: not any(runs(pid) for pid in pids), "all are gone")
 
 
-def test_too_long_an_output_is_told_as_that_where_the_loop_is_busy(tmp_path: Path) -> None:
+def test_too_long_an_output_is_reported_as_that_where_the_loop_is_busy(tmp_path: Path) -> None:
     """What nobody reads any more is not waited for: it was a call that took too long, after all of its time."""
     text = "sys.stdout.write('x' * 20_000_000)"
     entry = _program(tmp_path, text, max_bytes=100_000, timeout_seconds=PATIENCE)

@@ -103,7 +103,7 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "schlüssel", "a\nb"])
-def test_a_key_that_is_not_there_is_told_by_its_variable(tmp_path: Path, value: str | None) -> None:
+def test_a_key_that_is_not_there_is_reported_by_its_variable(tmp_path: Path, value: str | None) -> None:
     """Nothing is called without the key; what stands in its place is not shown."""
     (tmp_path / "t.yaml").write_text(
         "targets: {t: {kind: openai, base_url: 'http://h', model: m, api_key_env: MY_KEY}}"

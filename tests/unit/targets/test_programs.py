@@ -133,7 +133,7 @@ def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [*range(140, 200, 7)])
-def test_no_part_of_a_key_is_told_where_a_text_is_cut(tmp_path: Path, before: int) -> None:
+def test_no_part_of_a_key_is_reported_where_a_text_is_cut(tmp_path: Path, before: int) -> None:
     """What a program says is cut to its end: not within the key."""
     text = f"import os, sys; sys.exit('x ' + os.environ['KEY'] + ' ' + {before} * 'y')"
     entry = {"kind": "command", "argv": [sys.executable, "-c", text], "api_key_env": "KEY"}

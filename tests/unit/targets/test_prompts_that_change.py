@@ -49,7 +49,7 @@ def test_an_agent_that_is_first_called_later_has_the_prompt_of_then(tmp_path: Pa
         assert asyncio.run(sent()) == ["one", "new"]
 
 
-def test_producers_are_told_the_digest_of_what_would_be_sent(tmp_path: Path) -> None:
+def test_producers_are_given_the_digest_of_what_would_be_sent(tmp_path: Path) -> None:
     """Of what is there now while nobody has opened the target, else of what its prompts were then."""
     named = _named(tmp_path)
     sessions, before = TargetSessions({"t": named}, redis.Redis()), config_digest(named)

@@ -106,7 +106,7 @@ def test_an_incomplete_one_says_what_is_missing(spec: str) -> None:
         join([spec])
 
 
-def test_two_of_one_name_are_told_apart() -> None:
+def test_two_of_one_name_are_distinguished() -> None:
     _, names = join(["openai:m", "ollama:m", "openai:m"])
     assert names == {"openai:m": "m", "ollama:m": "m-2"}
 

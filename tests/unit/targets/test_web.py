@@ -49,7 +49,7 @@ def test_no_call_takes_a_cookie_to_the_next(service: tuple[Agent, str], tmp_path
         assert [request["headers"].get("cookie") for request in agent.requests[-2:]] == [sent, sent]
 
 
-def test_what_a_proxy_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_proxy_says_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It refuses to connect, and its user has to know of it: no connection was cut."""
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -88,7 +88,7 @@ def test_a_link_to_a_bill_spends_no_account(service: tuple[Agent, str], tmp_path
 
 
 @pytest.mark.parametrize("before", [178, 184, 191])
-def test_no_part_of_a_key_is_told_where_a_wait_is_asked_for(
+def test_no_part_of_a_key_is_reported_where_a_wait_is_asked_for(
     service: tuple[Agent, str], tmp_path: Path, before: int
 ) -> None:
     """The message is cut within the key, and the wait stands behind neither."""

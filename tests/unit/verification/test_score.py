@@ -142,7 +142,7 @@ def test_a_threshold_is_reached_from_below_and_not_passed_over() -> None:
         ("Edit, Read. deploy, status running.", "tool verification 0.70: 0 of 2 verification keywords;"),
     ],
 )
-def test_only_what_fell_short_is_told(text: str, short: str) -> None:
+def test_only_what_fell_short_is_reported(text: str, short: str) -> None:
     """Of the three parts of tool verification, those that are whole are not mentioned."""
     assert score_verification(text).reason.startswith(short)
 
@@ -250,7 +250,7 @@ def test_a_score_is_the_callers_own() -> None:
     assert (again.components.tool_verification, again.unsubstantiated) == (0.7, [])
 
 
-def test_texts_with_the_same_patterns_are_told_apart_where_something_is_counted_or_quoted() -> None:
+def test_texts_with_the_same_patterns_are_distinguished_where_something_is_counted_or_quoted() -> None:
     """What is kept for texts that read alike never answers for another number of edits, or another claim."""
     for text in ("Edit", "Edit Edit", "Edit Edit Read", "it is likely", "it is probably", "Edit Read", "all checked"):
         for strict in (True, False):

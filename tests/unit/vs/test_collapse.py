@@ -102,7 +102,7 @@ def test_an_evenness_at_its_limit_is_no_collapse() -> None:
     assert specified(counts(5), CollapseRule(detected_below=0.0)).mode_collapse_detected is False
 
 
-def test_a_report_is_a_value_and_has_the_errors_it_was_told() -> None:
+def test_a_report_is_a_value_and_has_the_errors_it_was_given() -> None:
     """None unless some were; nobody changes it afterwards."""
     report = specified(counts(1), RULE)
     assert (report.errors, specified({}, RULE).errors, specified({}, RULE, errors=2).errors) == (0, 0, 2)

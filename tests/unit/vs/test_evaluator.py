@@ -98,7 +98,7 @@ def test_the_first_output_of_a_repeat_counts(tmp_path: Path) -> None:
     ]
 
 
-def test_repeats_far_apart_are_told_apart(tmp_path: Path) -> None:
+def test_repeats_far_apart_are_distinguished(tmp_path: Path) -> None:
     """Repeats that share a place in a block of 64, or are huge, are not mistaken for one another."""
     lines = [line("F", repeat, good_output()) for repeat in (0, 64, 63, 128, 2**52, 2**52 + 64)]
     assert evaluated(tmp_path, lines, chunk_size=1).report["records"]["scored"] == 6

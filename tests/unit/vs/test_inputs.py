@@ -194,7 +194,7 @@ def test_a_name_is_that_of_its_case_first(name: str, case: str, repeat: int) -> 
         assert (test.plan.case.id, test.repeat) == (case, repeat)
 
 
-def test_a_name_that_no_case_has_is_told() -> None:
+def test_a_name_that_no_case_has_is_reported() -> None:
     """With all that it could have meant."""
     test = judge_for(validate(VsParams, PARAMS, "params")).test(output_line("zz.5.json", b"{}"))
     assert (test.status, test.plan) == ("ERROR", None)

@@ -134,7 +134,7 @@ def test_missing_phases_are_named_as_far_as_they_have_names(missing: list[int], 
     assert (found.check, found.issue) == ("phases", issue)
 
 
-def test_low_scores_and_a_missing_selection_are_told_together() -> None:
+def test_low_scores_and_a_missing_selection_are_reported_together() -> None:
     """Both reasons why the T-scores fail are in one issue."""
     output = without(good_output(), "vs_metadata.final_selection.t_score")
     output["vs_metadata"]["t_scores"][1]["score"] = 0.7

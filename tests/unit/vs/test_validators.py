@@ -273,7 +273,7 @@ def test_text_has_a_length_as_in_the_specification() -> None:
     assert validate_self_critique(with_value(good_output(), "self_critique.strengths", "ab")).checks["has_strengths"]
 
 
-def test_a_selection_beyond_all_floats_is_told() -> None:
+def test_a_selection_beyond_all_floats_is_reported() -> None:
     """Whole numbers of JSON may be so large; such an output fails as others do, and ends no run."""
     chosen = {"t_scores": [{"score": 0.2}, {"score": 0.9}], "final_selection": {"t_score": 10**400}}
     result = validate_t_score_distribution({"vs_metadata": chosen})

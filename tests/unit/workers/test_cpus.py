@@ -68,7 +68,7 @@ def test_a_namespace_shows_its_own_group_as_the_root(tmp_path: Path, many: None)
     assert usable_cpus(proc) == 2
 
 
-def test_where_nothing_is_told(tmp_path: Path, many: None) -> None:
+def test_where_nothing_is_reported(tmp_path: Path, many: None) -> None:
     """Another system than Linux: no proc, no groups."""
     assert usable_cpus(tmp_path / "nothing") == 64
     proc = _proc(tmp_path, "junk\n\n", "junk\n30 - x\n", {})

@@ -48,14 +48,14 @@ def hosts(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ho
 
 @pytest.mark.parametrize("value", _NO_WHOLE_NUMBERS)
 @pytest.mark.parametrize("field", ["epoch", "records", "driver_at", "state"])
-def test_a_damaged_field_is_told_with_its_keys(hosts: Hosts, server: Server, field: str, value: bytes) -> None:
+def test_a_damaged_field_is_reported_with_its_keys(hosts: Hosts, server: Server, field: str, value: bytes) -> None:
     """As damage (WireError) that names what to delete, where it was a bug's traceback."""
     server.client.hset(BAD.meta, field, value)
     with pytest.raises(WireError, match=r"Delete its keys there \(evalq:run:\{r\}:\*\), then run evalq resume"):
         hosts.ledger.poll("r")
 
 
-def test_what_is_lost_or_of_no_chunk_is_told_too(hosts: Hosts, server: Server) -> None:
+def test_what_is_lost_or_of_no_chunk_is_reported_too(hosts: Hosts, server: Server) -> None:
     """A run without a state, and a chunk in flight that has no number."""
     server.client.zadd(BAD.flight, {b"junk": 1})
     with pytest.raises(WireError, match="junk"):
@@ -78,7 +78,7 @@ def test_a_reason_that_is_no_text_is_still_a_reason(hosts: Hosts, server: Server
 
 
 @pytest.mark.parametrize("field", ["recorded", "free", "generation", "state"])
-def test_a_damaged_sweep_is_told_with_its_keys(server: Server, hosts: Hosts, field: str) -> None:
+def test_a_damaged_sweep_is_reported_with_its_keys(server: Server, hosts: Hosts, field: str) -> None:
     """As that of a run."""
     calls = SweepLedger(server.client, hosts.settings)
     calls.open(SweepHeader("s", "t", "c", 1, 1))

@@ -67,7 +67,7 @@ def test_a_bug_on_every_host_ends_the_run_with_hosts_and_reasons(hosts: Hosts) -
     assert hosts.turn().progress == look.progress, "nothing circles any more"
 
 
-def test_a_reason_that_no_server_can_be_told_is_told_by_escapes(hosts: Hosts) -> None:
+def test_a_reason_that_no_server_accepts_is_written_with_escapes(hosts: Hosts) -> None:
     """A message may quote half of a surrogate pair from a record: its failure is counted like any other."""
     hosts.add("a")
     hosts.begin()
@@ -94,7 +94,7 @@ def test_one_host_that_fails_does_not_fail_the_run(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize("during", ["evaluation", "import"])
-def test_a_worker_that_is_told_to_stop_has_failed_at_nothing(hosts: Hosts, during: str) -> None:
+def test_a_worker_that_is_stopped_has_failed_at_nothing(hosts: Hosts, during: str) -> None:
     """The exit that a pool process's handler of signals raises ends it: no failure, no sickness, whatever it was at."""
     hosts.add("drained")
     hosts.add("other")
@@ -378,7 +378,7 @@ def _complete_run(hosts: Hosts) -> None:
         hosts.ledger.commit(HEADER, chunk, 1, Partial(f"{chunk.seq:064}", b"part"))
 
 
-def test_a_report_that_cannot_be_made_is_tried_elsewhere_and_then_told(hosts: Hosts) -> None:
+def test_a_report_that_cannot_be_made_is_tried_elsewhere_and_then_reported(hosts: Hosts) -> None:
     """Counted with host and reason; who failed leaves it to the others, as long as there is one."""
     for name in ("a", "b"):
         hosts.add(name)
@@ -453,7 +453,7 @@ def test_a_run_whose_producer_comes_back_while_a_worker_makes_its_report_is_left
     assert server.client.keys("evalq:histor*") == []
 
 
-def test_a_finaliser_that_is_killed_or_cannot_start_is_told(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finaliser_that_is_killed_or_cannot_start_is_reported(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the worker that started it, since nobody else can."""
     hosts.add("a")
     _complete_run(hosts)

@@ -42,7 +42,7 @@ def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypat
     assert Heartbeats(server.client).workers() == {}
 
 
-def test_a_worker_whose_queues_are_away_is_still_told_of_as_living(server: Server) -> None:
+def test_a_worker_whose_queues_are_away_is_still_reported_as_living(server: Server) -> None:
     """Its ledger is on another server: what its processes have taken is computed and committed there meanwhile."""
     settings = Settings(broker=f"redis://127.0.0.1:{free_port()}", ledger=server.url)
     attendant = main._Attendant(settings, "w", Timings(beat=0.01))

@@ -76,7 +76,7 @@ def test_another_header_of_the_same_id_is_noticed(ledger: RunLedger) -> None:
     assert ledger.claim("r", 0, 1, "w", 1).header == other
 
 
-def test_many_chunks_are_told_in_many_steps(ledger: RunLedger, server: Server) -> None:
+def test_many_chunks_are_reported_in_many_steps(ledger: RunLedger, server: Server) -> None:
     """A plan and the answers of a folder go in slices, and finding what is left to publish stops in between."""
     count = 2 * MAX_TAKE_SCAN + 1
     ledger.open(_header(), 1, key=KEY)

@@ -38,6 +38,6 @@ async def _refusals(count: int) -> list[int]:
     return lengths
 
 
-def test_a_lost_server_is_told_to_each_call_by_an_error_of_its_own() -> None:
+def test_a_lost_server_is_reported_to_each_call_by_an_error_of_its_own() -> None:
     """Raised again and again, one error would keep the frames of each call that it was told to."""
     assert len(set(asyncio.run(_refusals(6))[1:])) == 1

@@ -96,7 +96,7 @@ def _restored(fleet: Fleet, folder: list[int]) -> None:
     fleet.look()
 
 
-def test_no_call_is_offered_before_all_who_live_have_told(server: Server) -> None:
+def test_no_call_is_offered_before_all_who_live_have_reported(server: Server) -> None:
     """Two processes have answers, and calls in flight, that the promoted server has never heard of: none is made again,
     and calls, cost and attempts are those that were made.
     """
@@ -185,7 +185,7 @@ def test_who_has_recorded_all_it_had_is_awaited_while_the_driver_has_not_collect
     assert fleet.p.claim(RUN, "p", 0, LEASE, {}, mine)[2] == mine
 
 
-def test_attempts_of_the_living_are_told_before_lost_ones(server: Server) -> None:
+def test_attempts_of_the_living_are_reported_before_lost_ones(server: Server) -> None:
     """A folder takes those that end next for theirs, since no output says who made it."""
     fleet = _fleet(server)
     dead, living = [f"d{number}" for number in range(6)], [f"p{number}" for number in range(6)]
@@ -197,7 +197,7 @@ def test_attempts_of_the_living_are_told_before_lost_ones(server: Server) -> Non
     assert [*fleet.look().under_way] == [*living, *dead]
 
 
-def test_a_second_server_that_is_just_as_old_is_told_everything_again(server: Server) -> None:
+def test_a_second_server_that_is_just_as_old_is_given_everything_again(server: Server) -> None:
     """What was told to the first one is nothing that this one has heard: each fall has a name of its own."""
     fleet = _fleet(server)
     mine = fleet.p.claim(RUN, "p", 6, LEASE, {})[1]
@@ -243,7 +243,7 @@ def test_who_never_tells_is_waited_for_ten_seconds(server: Server, waits: bool) 
     assert bool(fleet.q.claim(RUN, "q", 30, LEASE, {})[1]) != waits
 
 
-def test_what_was_paid_twice_is_told(server: Server) -> None:
+def test_what_was_paid_twice_is_reported(server: Server) -> None:
     """A process is cut off for longer than it is waited for: its answers are paid again, and the sums say so."""
     fleet = _fleet(server)
     _, mine, _ = fleet.p.claim(RUN, "p", 6, 0.2, {})
@@ -283,7 +283,7 @@ def test_a_process_that_died_meanwhile_is_waited_for_no_longer_than_its_lease(se
     assert fleet.look().lost == len(gone)
 
 
-def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
+def test_a_flushed_server_is_given_the_sums(server: Server) -> None:
     """By the folder for processes that are no more, and by those that live for themselves: each counts once."""
     fleet = _fleet(server, poll_seconds=30)  # twice as long do all wait for what anybody has to tell
     _, dead, _ = fleet.p.claim(RUN, "p", 4, LEASE, {})
@@ -307,7 +307,7 @@ def test_a_flushed_server_is_told_the_sums(server: Server) -> None:
     assert (look.started, look.repaid, look.lost, look.spent) == (8, 0, 0, 8 * COST)
 
 
-def test_calls_that_are_told_once_more_are_no_attempts(server: Server) -> None:
+def test_calls_that_are_reported_once_more_are_no_attempts(server: Server) -> None:
     """A driver elsewhere has calls made again that their maker still knows: the budget is not touched by them."""
     fleet = _fleet(server, max_calls=HEADER.total)
     _, made, _ = fleet.p.claim(RUN, "p", 16, LEASE, {})
@@ -346,7 +346,7 @@ def test_a_lagging_replica_that_is_promoted_is_known_for_what_it_is(tmp_path: Pa
         assert (look.generation > fleet.driver.generation(RUN), look.unsettled, look.left) == (True, True, True)
 
 
-def test_a_tally_counts_once_what_is_told_twice() -> None:
+def test_a_tally_counts_once_what_is_reported_twice() -> None:
     """An answer of the server's was lost, so it is recorded again; made again later, it counts again."""
     tally = ProcessTally()
     assert tally.wire() == ""

@@ -60,7 +60,7 @@ def test_a_pool_process_that_was_killed_is_one_line_of_the_log() -> None:
     assert logging.Formatter().format(record) == "it died"
 
 
-def test_a_folder_that_nobody_can_be_told_of_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_whose_name_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat tells the folders: with a path that has no form in UTF-8 it ended the worker in a traceback."""
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
@@ -120,7 +120,7 @@ def _of_celery(text: str, error: BaseException | None = None) -> logging.LogReco
     return logging.LogRecord("celery.worker.consumer.consumer", logging.ERROR, __file__, 1, text, (), info)
 
 
-def test_a_server_that_is_tried_again_and_again_is_told_of_every_half_minute() -> None:
+def test_a_server_that_is_tried_again_and_again_is_reported_every_half_minute() -> None:
     """In one line each; what is no connection's, and what is said for the first time, is never kept back."""
     now = [100.0]
     shown = main.Reconnecting(lambda: now[0])
@@ -141,7 +141,7 @@ def test_a_server_that_is_tried_again_and_again_is_told_of_every_half_minute() -
     assert other.getMessage() == "twice\n"
 
 
-def test_another_error_behind_the_same_words_is_told_at_once() -> None:
+def test_another_error_behind_the_same_words_is_reported_at_once() -> None:
     """Celery says "connection lost" of a server that is away and of one that refuses the password alike."""
     shown, lost = main.Reconnecting(lambda: 1.0), "consumer: Connection to broker lost. Trying again..."
     assert shown(_of_celery(lost, ConnectionRefusedError("refused")))

@@ -43,7 +43,7 @@ WAYS = (_plain, _pipelined, _in_transaction, _scripted)
 
 
 @pytest.mark.parametrize("code", STATES)
-def test_a_state_that_passes_is_told_by_name_however_the_server_was_asked(server: Server, code: str) -> None:
+def test_a_state_that_passes_is_reported_by_name_however_the_server_was_asked(server: Server, code: str) -> None:
     """A real server in each state, asked by a command, a pipeline, a transaction and a script: one meaning."""
     with STATES[code](server):
         for way in WAYS:
@@ -173,7 +173,7 @@ def test_a_server_that_answers_is_connected_to_whatever_it_says(server: Server, 
         connect(read_address(server.url), Settings()).close()
 
 
-def test_a_user_without_rights_is_told_so_when_connecting(server: Server) -> None:
+def test_a_user_without_rights_is_reported_when_connecting(server: Server) -> None:
     """No word of a server that does not answer."""
     server.client.acl_setuser("none", enabled=True, nopass=True, commands=["-@all"])
     with (
@@ -183,7 +183,7 @@ def test_a_user_without_rights_is_told_so_when_connecting(server: Server) -> Non
         pass
 
 
-def test_a_certificate_that_is_not_accepted_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_that_is_not_accepted_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a server: Python 3.13 refuses certificates that earlier ones accept, at an unchanged server."""
 
     def ping(_: redis.Redis) -> None:

@@ -202,7 +202,7 @@ def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
     assert then == look, "told once too often counts for nothing"
 
 
-def test_an_output_that_is_told_again_for_another_folder_costs_nothing_more(server: Server) -> None:
+def test_an_output_that_is_reported_again_for_another_folder_costs_nothing_more(server: Server) -> None:
     """A driver elsewhere has calls made again; one is told once more by its maker, and one is really made again."""
     calls = _begun(server, "twice")
     _, made, _ = calls.claim("twice", "p", 4, LEASE, {})
@@ -440,7 +440,7 @@ def test_a_closed_sweep_is_listed_until_it_expires(server: Server, capsys: pytes
     assert "closed" not in mine.runs()
 
 
-def test_a_silent_driver_is_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_silent_driver_is_reported(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """Its sweep is still open in the ledger: the list says for how long, once another may take over."""
     mine = _begun(server, "quiet", "host 7 x")
     look = mine.poll("quiet")

@@ -75,7 +75,7 @@ def test_steps_anywhere_belong_to_the_run(spans: InMemorySpanExporter) -> None:
     assert dict(outer.attributes or {}) == {"evalq.run": "r1", "evalq.seq": 7, "evalq.outcome": "committed"}
 
 
-def test_an_error_is_told_by_its_kind_alone(spans: InMemorySpanExporter) -> None:
+def test_an_error_is_reported_by_its_kind_alone(spans: InMemorySpanExporter) -> None:
     """Texts of errors may quote inputs and agents: a span has none."""
     with pytest.raises(ValueError, match="secret"), tracing.span("evaluate", "r1"):
         raise ValueError("a secret answer")
