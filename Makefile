@@ -72,6 +72,7 @@ check: setup
 	$(PY) docs/generate.py --check
 	$(PY) grafana/generate.py --check
 	$(PY) docs/check.py
+	$(PY) docs/words.py
 
 # In an environment of its own: nothing else needs what builds a site.
 .venv-docs/ready: docs/requirements.lock

@@ -107,10 +107,10 @@ COMMAND = command(
         "Check results for regressions against the stored baseline, or against other results.\n\n"
         "RESULTS and BASE are files that --format json printed, of one evaluation or of a suite, or anything that "
         "evalq compare takes. The command is a gate without a policy file. If every case has one answer, these "
-        "answers decide, as with --as-recorded: exit 1 if a case passed before and fails now, 4 if it has no answer "
-        "now, 5 if no case is in both, else 0. Otherwise, or with --statistical, statistics decide: exit 1 if an "
-        "evaluation's first measure fell by more than the margin or cases newly collapsed, 4 if the answers cannot "
-        "tell, 0 if they exclude a drop. A measure that rests on judges counts once people have labelled enough of "
+        "answers decide, as with --as-recorded. Exit 1: a case passed before and fails now. Exit 4: a case has no "
+        "answer now. Exit 5: no case is in both. Otherwise, or with --statistical, statistics decide. Exit 1: an "
+        "evaluation's first measure fell by more than the margin, or cases newly collapsed. Exit 4: the answers cannot "
+        "tell. Exit 0: they exclude a drop. A measure that rests on judges counts once people have labelled enough of "
         "their verdicts."
     ),
     kind=DecidingCommand,

@@ -77,8 +77,8 @@ COMMAND = command(
     ),
     as_json(),
     *server_options(),
-    text="Show the runs of each suite that finished, and whether they get worse.\n\nA detector that "
-    "raises at most one false alarm in 1,000 unchanged runs says since which run they drift, by how much, and on what "
+    text="Show the runs of each suite that finished, and whether they get worse.\n\nA detector that raises at most one "
+    "false alarm in 1,000 unchanged runs looks for drift. It says since which run, by how much, and on what "
     "evidence. With --broker the ledger's history is shown; without it the runs in ./evalq-runs are counted again, in "
     "the order they began.",
 )

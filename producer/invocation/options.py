@@ -142,8 +142,8 @@ def recorded_options() -> list[click.Option]:
         click.Option(
             ["--as-recorded", "mode"],
             flag_value="recorded",
-            help="Compare each case's recorded answers: exit 1 if a case passed before and fails now, 4 if it has no "
-            "answer now, 5 if no case is in both.",
+            help="Compare each case's recorded answers. Exit 1: a case passed before and fails now. Exit 4: a case has "
+            "no answer now. Exit 5: no case is in both.",
         ),
         click.Option(
             ["--statistical", "mode"],

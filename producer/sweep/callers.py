@@ -99,7 +99,7 @@ class Warnings:
             "nobody": f"no process calls {target!r} yet ({_START})",
             "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
             "changed": f"warning: {target!r} has other settings than before; its outputs are of several settings",
-            "untold": f"warning: some answers of {target!r} tell no tokens: they count at the mean cost in --max-cost",
+            "untold": f"warning: {target!r} reports no tokens for some answers; --max-cost takes the mean cost",
             "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
         }
         while self.lines:

@@ -256,7 +256,7 @@ class DirectCalls:
             self._warned = True
             target = self._sweep.header.target
             self.warnings.append(
-                f"warning: some answers of {target!r} tell no tokens: they count at the mean cost in --max-cost"
+                f"warning: {target!r} reports no tokens for some answers; --max-cost takes the mean cost"
             )
         if self._intake.uncached:
             self.warnings.append(self._intake.uncached)

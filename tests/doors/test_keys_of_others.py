@@ -69,7 +69,7 @@ def test_all_keys_of_the_file_are_cut_out_of_answers(outputs: tuple[dict[str, An
     line, report = outputs[0]["say"], outputs[1]
     assert line["output"].strip() == "it is *** and *** of harmless-mode"
     assert line["attempts"][-1]["cut"] == 2
-    assert "2 secret(s) of this machine cut out of the reply" in line["attempts"][-1]["reason"]
+    assert "2 secrets of this machine cut out of the reply" in line["attempts"][-1]["reason"]
     (omission,) = report["left_out"]
     assert (omission["count"], omission["instead"], omission["what"]) == (2, "***", "secret in an answer")
 

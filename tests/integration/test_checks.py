@@ -67,7 +67,7 @@ def test_a_live_agent_is_checked_and_replayed(tmp_path: Path) -> None:
 
 
 def test_answers_of_unknown_cost_spend_the_budget_too(tmp_path: Path) -> None:
-    """Two of three cases tell no tokens: their answers count at the mean of the others, and the user is warned."""
+    """Two of three cases report no tokens: their answers count at the mean of the others, and the user is warned."""
     silent = {key: value for key, value in completion("yes").items() if key != "usage"}
     asks: list[dict[str, Any]] = [{"do": "raw", "body": silent}] * 2
     asks.append({"do": "say", "content": "yes"})
@@ -81,7 +81,7 @@ def test_answers_of_unknown_cost_spend_the_budget_too(tmp_path: Path) -> None:
         done = evalq("checks", "cases.yaml", "--target", "chat", *options, "--out", "live", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert sum(agent.calls.values()) == 30  # of .04 each, though ten of them alone said so
-    assert "warning: some answers of 'chat' tell no tokens" in done.stderr
+    assert "warning: 'chat' reports no tokens for some answers" in done.stderr
     assert "the budget is spent: 30 of 150 calls" in done.stderr
     assert info(tmp_path / "live")["calls"]["cost"] == pytest.approx(1.2)
 

@@ -112,7 +112,7 @@ def test_a_fleets_own_file_decides_what_may_be_chosen(here: Path, service: tuple
         _serving(fleet, server)
         for axis, reason in (
             ({"temperature": [2]}, "temperature is a number from 0 to 1, and 2 is not"),
-            ({"base_url": ["evil"]}, "base_url is not for others to choose"),
+            ({"base_url": ["evil"]}, "callers cannot override base_url"),
         ):
             run = {**SUITE["runs"][0], "matrix": {"target": ["chat"], **axis}}
             (here / "bad.yaml").write_text(yaml.safe_dump({"runs": [run]}))

@@ -384,7 +384,7 @@ def test_budgets_stop_the_calls_clean_and_balanced(tmp_path: Path, service: tupl
     messages = {"kind": "command", "argv": ["cat"], "price": {"prompt_per_million": 1}}
     (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": messages}}))
     done = sweep(tmp_path, "--repeat", "9", "--max-cost", "2", "--out", "untold")
-    assert "the target tells no tokens, so its cost is not known: 10 of 54 calls" in done.stderr
+    assert "the target reports no tokens, so its cost is not known: 10 of 54 calls" in done.stderr
 
 
 def test_decided_cases_are_called_no_more(

@@ -125,7 +125,7 @@ class CallLoop:
     def spent_reason(self) -> str:
         """Why it is spent."""
         costless = self._unpriced() and self._spending.unknown
-        return "the target tells no tokens, so its cost is not known" if costless else "the budget is spent"
+        return "the target reports no tokens, so its cost is not known" if costless else "the budget is spent"
 
     def recorded(self, calls: Iterable[int]) -> None:
         """These are in the folder now."""

@@ -16,6 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import NoJson, extract
+from evalq.evalcore.views.markdown import plural
 from evalq.workers.processes.environment import inherited, is_secret
 from evalq.workers.targets.answers import Answer, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
@@ -124,7 +125,7 @@ def _cut(result: R, count: int) -> R:
     """``result`` with a note of how many secrets are cut out of it."""
     if not count:
         return result
-    hidden = f"{count} secret(s) of this machine cut out of the reply (***)"
+    hidden = f"{plural(count, 'secret')} of this machine cut out of the reply (***)"
     return msgspec.structs.replace(result, cut=count, note="; ".join(filter(None, (result.note, hidden))))
 
 

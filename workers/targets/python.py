@@ -20,6 +20,7 @@ import msgspec
 from pydantic import Field
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.views.markdown import plural
 from evalq.workers.processes.function_host import CallReply, CallRequest
 from evalq.workers.processes.system import child, signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
@@ -298,7 +299,7 @@ class PythonClient:
             if len(self._suspects) > _SUSPECTS:
                 del self._suspects[next(iter(self._suspects))]
             reason = f"the function {error}" + (
-                f", with {error.others} other call(s) in flight there" if error.others else ""
+                f", with {plural(error.others, 'other call')} in flight there" if error.others else ""
             )
             return Failure(kind="crashed", reason=reason, latency_seconds=time.monotonic() - began)
         seconds = time.monotonic() - began

@@ -164,7 +164,7 @@ class RequestTarget(Target):
     def _choosable(self) -> RequestTarget:
         for name in self.variable:
             if name not in self.keys and (name in type(self).model_fields or name in self.fixed):
-                raise PydanticCustomError("choice", "variable: {name} is not for others to choose", {"name": name})
+                raise PydanticCustomError("choice", "variable: callers cannot override {name}", {"name": name})
         return self
 
     def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:

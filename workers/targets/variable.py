@@ -71,7 +71,7 @@ def chosen_values(base: str, declared: Mapping[str, Choices], chosen: Mapping[st
     for parameter, label in chosen.items():
         if parameter not in declared:
             known = ", ".join(declared) or "nothing"
-            raise UsageError(f"target {base}: {parameter} is not for others to choose (variable there: {known})")
+            raise UsageError(f"target {base}: callers cannot override {parameter} (variable there: {known})")
         try:
             values[parameter] = declared[parameter].value(label)
         except ValueError as error:

@@ -14,7 +14,7 @@ from evalq.evalcore.evaluators.cooperation.report import pretty_json
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.exact import wilson
 from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows, State, Summary, Tile, number
-from evalq.evalcore.views.markdown import escape, left_out, table
+from evalq.evalcore.views.markdown import escape, left_out, plural, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot
 
 # Numbers that are watched over time.
@@ -223,7 +223,7 @@ def _repeated_note(entry: Mapping[str, Any], name: str) -> str:
     more = about["repeated_rows"]
     first = f"{name}: (turn, agent) occurs twice: turn {twice['turn']}, agent {twice['agent']}"
     back = ", and turns go back: are two runs in one log?" if about["out_of_order"] else ""
-    return f"{first}; {more:,} such row(s) in all{back}"
+    return f"{first}; {plural(more, 'such row')} in all{back}"
 
 
 def log_tables(entry: Mapping[str, Any]) -> str:

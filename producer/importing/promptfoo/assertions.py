@@ -22,7 +22,7 @@ Check = dict[str, Any]
 Given = tuple[Check, str]
 """A check, and how it differs."""
 
-_JUDGE = "the judge that --judge names decides it, told in evalq's words"
+_JUDGE = "the judge that --judge names decides it, in evalq's words"
 _SEARCH = f"{_JUDGE}; promptfoo's grader searches the web first, so name a judge that does"
 _SIMILAR = f"{_JUDGE}; promptfoo measures it with embeddings"
 _SERVICE = f"{_JUDGE}; promptfoo asks a service that scores"

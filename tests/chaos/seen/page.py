@@ -38,7 +38,7 @@ faults, in an order drawn from the seed, are in the line above each table; so is
 begin and end a task, from what the driver did, and from the run's manifest and report. How to read a cell:
 
 - It is the first scrape that was begun at the moment named; observers had 3 s to catch up with the end of the run, and
-  8 s after their own restart. What changes while one looks has the truth at the end of that very scrape beside it.
+  8 s after their own restart. Beside a number that changes meanwhile stands the truth at the end of that scrape.
 - `/` parts two numbers that an observer has for one thing. `-`: it has no such number. "none": it has, and shows none
   just then. "no answer": the scrape failed.
 - Each number is what one scrape showed. Prometheus, where it scrapes often enough, adds up over a counter that begins

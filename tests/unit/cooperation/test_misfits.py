@@ -76,7 +76,7 @@ def test_two_runs_in_one_log_are_noted(tmp_path: Path) -> None:
     about = report["results"]["logs"]["a.jsonl"]["metadata"]
     assert (about["repeated_rows"], about["first_repeated"]) == (6, {"turn": 3, "agent": "a"})
     (note,) = evaluator.views.notices(report)
-    assert "(turn, agent) occurs twice: turn 3, agent a; 6 such row(s) in all" in note
+    assert "(turn, agent) occurs twice: turn 3, agent a; 6 such rows in all" in note
     assert "two runs in one log?" in note
 
 

@@ -96,5 +96,5 @@ def test_model_and_dimensions_can_be_chosen(tmp_path: Path) -> None:
     assert [target.value_of(name) for name in ("model", "user", "dimensions")] == ["m", "u", None]
     for name in ("base_url", "input"):
         path.write_text(json.dumps({"targets": {"t": {**entry, "variable": {name: ["x"]}}}}))
-        with pytest.raises(ConfigError, match="not for others to choose"):
+        with pytest.raises(ConfigError, match="callers cannot override"):
             load_targets(path)

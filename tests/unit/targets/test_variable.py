@@ -91,7 +91,7 @@ def test_choices_that_are_none_are_refused(given: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["base_url", "headers", "api_key_env", "timeout_seconds", "messages", "retries"])
 def test_hosts_keys_and_limits_are_nobodys_choice(tmp_path: Path, name: str) -> None:
     """Not even where the file says so; other kinds have parameters alone."""
-    with pytest.raises(ConfigError, match=f"{name} is not for others to choose"):
+    with pytest.raises(ConfigError, match=f"callers cannot override {name}"):
         _load(tmp_path, chat={**OPENAI, "variable": {name: ["x"]}})
     with pytest.raises(ConfigError, match="body: has no place"):
         _load(tmp_path, own={**HTTP, "body": {"q": "{prompt}"}, "variable": {"url": ["x"]}, "parameters": {"url": "y"}})
@@ -116,7 +116,7 @@ def test_what_is_not_listed_cannot_be_chosen(tmp_path: Path) -> None:
     for name, reason in (
         ("chat[model=o]", "model is one of m, n, and o is not"),
         ("chat[temperature=1.5]", "temperature is a number from 0 to 1, and 1.5 is not"),
-        ("chat[base_url=x]", r"base_url is not for others to choose \(variable there: model, temperature\)"),
+        ("chat[base_url=x]", r"callers cannot override base_url \(variable there: model, temperature\)"),
     ):
         with pytest.raises(UsageError, match=reason):
             choose(targets, name)

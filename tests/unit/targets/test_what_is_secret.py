@@ -74,7 +74,7 @@ def test_a_secret_header_is_cut_out_and_said(tmp_path: Path) -> None:
     answer = answer_to(tmp_path, text, headers=SECRET)
     assert answer.text == "one *** two *** three *** four *** five ***"
     assert answer.cut == 5
-    assert answer.note == "5 secret(s) of this machine cut out of the reply (***)"
+    assert answer.note == "5 secrets of this machine cut out of the reply (***)"
 
 
 @pytest.mark.parametrize(("name", "value"), [*HARMLESS.items(), *SECRET.items()])

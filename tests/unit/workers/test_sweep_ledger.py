@@ -482,7 +482,7 @@ def test_failures_do_not_say_that_a_target_tells_no_cost(server: Server) -> None
     assert calls.claim("told", "p", 50, LEASE, {})[1] == [0]
     calls.commit("told", "p", "t", [_result(0)])
     assert calls.claim("told", "p", 50, LEASE, {})[0] == "spent"
-    assert calls.poll("told").reason == "the target tells no tokens, so its cost is not known"  # type: ignore[union-attr]  # it is there
+    assert calls.poll("told").reason == "the target reports no tokens, so its cost is not known"  # type: ignore[union-attr]  # it is there
 
 
 def test_an_attempt_is_not_counted_for_ever_when_its_call_was_made_by_another_meanwhile(server: Server) -> None:

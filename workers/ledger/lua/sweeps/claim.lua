@@ -72,7 +72,7 @@ local busy = redis.call('HLEN', keys.held)
 if #answer == 3 and most_calls > 0 and busy == 0 and room() <= 0 and next_call(cases, total) then
   local costless = unpriced() and number('untold') > 0
   redis.call('HSET', keys.meta, 'state', 'spent', 'reason',
-    costless and 'the target tells no tokens, so its cost is not known' or 'the budget is spent')
+    costless and 'the target reports no tokens, so its cost is not known' or 'the budget is spent')
   answer[1] = 'spent'
   return answer
 end
