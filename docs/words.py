@@ -132,7 +132,7 @@ def sentences(text: str) -> Iterator[str]:
         for item in re.split(r"\n(?=- |\d+\. )", block):
             plain = re.sub(r"`[^`]*`", "X", " ".join(item.split()).removeprefix("- "))
             plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", plain)
-            yield from re.split(r"(?<=[.?!:;]) +(?=[A-Z\"'`(\[]|evalq)|(?<=:) +| · ", plain)
+            yield from re.split(r"(?<=[.?!:;]) +| · ", plain)
 
 
 def faults_in(text: str, most: int = 0, *, prose: bool = False) -> Iterator[str]:

@@ -29,7 +29,7 @@ from evalq.workers.targets import load_targets
 TOP = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _HEREDOC = re.compile(r"^cat > \S+ <<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)
-_OTHERS = ("on", "name", "image", "services", "broker", "include", "prompts", "uses")
+_OTHERS = ("on", "name", "image", "services", "broker", "include", "permissions", "prompts", "steps", "uses")
 """First keys of files that are another program's, or of settings."""
 OWN = ("lengths",)
 """Commands of a package that a page builds."""
