@@ -1,4 +1,4 @@
-"""List the runs in ./evalq-runs and, with --broker, in the ledger."""
+"""List the runs in ./evalq-runs, those beside it and, with --broker, those in the ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.documents import RunInfo
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.finding import driver_hint, folders
+from evalq.producer.invocation.finding import driver_hint, folders_here
 from evalq.producer.invocation.invocation import Invocation, command, next_step
 from evalq.producer.invocation.options import as_json, server_options
 from evalq.producer.monitor.fleet import format_duration
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _list(invocation: Invocation, as_json: bool) -> None:
-    rows = folders()
+    rows = folders_here()
     if not as_json:  # before the ledger answers, which may be slow
         for folder, info in rows:
             click.echo(_line(_row(folder, info)))
@@ -39,7 +39,9 @@ def _list(invocation: Invocation, as_json: bool) -> None:
     for text, facts in away:
         click.echo(_line(f"{facts['run']:<28} {text}"))
     if not rows and not away:
-        click.echo(f"there is no run in ./{RUNS}" + (", and none in the ledger" if named else ""), err=True)
+        click.echo(
+            f"there is no run in ./{RUNS} or beside it" + (", and none in the ledger" if named else ""), err=True
+        )
         next_step("make first cases and a target: evalq init")
     else:
         next_step("look at one: evalq view RUN; compare two: evalq compare BASE CAND")
@@ -71,7 +73,8 @@ def _row(folder: RunFolder, info: RunInfo) -> str:
     if records == "" and info.state == "done":  # without a count in run.json
         with contextlib.suppress(EvalqError, OSError):
             records = folder.report()["records"]["total"]
-    row = f"{info.run:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
+    name = info.run if folder.path.parent == RUNS else str(folder.path)
+    row = f"{name:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
     return f"{row} {driver_hint(folder, info)}".rstrip()
 
 

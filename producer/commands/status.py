@@ -14,7 +14,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import CALLS_OVER
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.invocation.finding import driver_hint, elsewhere, find, folders
+from evalq.producer.invocation.finding import driver_hint, elsewhere, find, folders_here
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, run_argument, server_options
 from evalq.producer.monitor import fleet
@@ -47,7 +47,7 @@ _PLAIN = {True: "yes", False: "no"}
 def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
     with invocation.servers() as servers:
         rows = _fleet(servers)
-        if rows and run is None and not folders():
+        if rows and run is None and not folders_here():
             if as_json:
                 click.echo(canonical_json({"fleet": rows}))
             for word, text in [] if as_json else rows:

@@ -20,6 +20,15 @@ def folders() -> list[tuple[RunFolder, RunInfo]]:
     return run_folders(RUNS, warn)
 
 
+def folders_here() -> list[tuple[RunFolder, RunInfo]]:
+    """Runs under ./evalq-runs and those beside it, as --out names them, the latest begun last.
+
+    Warns of a run under ./evalq-runs that cannot be read. Beside it, others may have a run.json of their own.
+    """
+    beside = run_folders(Path(), lambda text: None)
+    return sorted([*folders(), *beside], key=lambda each: each[1].started)
+
+
 def warn(text: str) -> None:
     """Print a line on standard error."""
     click.echo(text, err=True)
@@ -28,14 +37,14 @@ def warn(text: str) -> None:
 def find(run: str | None) -> RunFolder:
     """The folder of RUN, a path or an id; the latest run without either. Raises UsageError."""
     if run is None:
-        latest = folders()
+        latest = folders_here()
         if not latest:
-            raise UsageError(f"no run in {RUNS}: name a run folder")
+            raise UsageError(f"no run in ./{RUNS}, and none beside it: name a run folder")
         return latest[-1][0]
     # A path comes first, even if a run's id is the same word.
     path = next((path for path in (Path(run), RUNS / run) if path.is_dir()), None)
     if path is None:  # the folder of a run that follows a log is named after the log
-        path = next((folder.path for folder, info in folders() if info.run == run), None)
+        path = next((folder.path for folder, info in folders_here() if info.run == run), None)
     if path is None:  # an id, unless it is written as a path
         path = Path(run) if len(Path(run).parts) > 1 or Path(run).exists() else RUNS / run
     return RunFolder.existing(path)
@@ -54,6 +63,6 @@ def elsewhere(run: str | None, servers: Servers) -> bool:
     """Whether the ledger knows RUN, and no folder here is its own."""
     if run is None or not servers.named or Path(run).is_dir() or (RUNS / run).is_dir():
         return False
-    if any(info.run == run for _, info in folders()):
+    if any(info.run == run for _, info in folders_here()):
         return False
     return servers.knows(run)

@@ -278,7 +278,7 @@ def test_list_and_status_without_a_server(data: Path, tmp_path: Path) -> None:
     assert (empty.returncode, empty.stdout, empty.stderr) == (
         0,
         "",
-        "there is no run in ./evalq-runs\nnext: make first cases and a target: evalq init\n",
+        "there is no run in ./evalq-runs or beside it\nnext: make first cases and a target: evalq init\n",
     )
     assert json.loads(evalq("list", "--json", cwd=tmp_path).stdout)[0]["suite"] == "nightly"
     done = evalq("status", cwd=tmp_path)

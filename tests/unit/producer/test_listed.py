@@ -31,6 +31,25 @@ def test_a_run_is_one_line_whatever_its_suite_is_called(made: Made, capsys: pyte
     assert all(" night ly" in line and line.isprintable() for line in lines[:2])
 
 
+def test_runs_that_out_names_are_listed_by_their_folders(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside ./evalq-runs, the latest is found without a name; somebody else's run.json is left alone."""
+    made("evalq-runs/one", [("c", True)])
+    made("old", [("c", True)])
+    Path("theirs").mkdir()
+    Path("theirs/run.json").write_text("{}")
+    handler = signal.getsignal(signal.SIGTERM)
+    capsys.readouterr()
+    assert main(["list"]) == 0
+    signal.signal(signal.SIGTERM, handler)
+    said = capsys.readouterr()
+    assert sorted(line.split()[0] for line in said.out.splitlines()) == sorted(
+        ["old", find("evalq-runs/one").info().run]
+    )
+    assert "theirs" not in said.err
+    assert find(None).path.name in ("one", "old")
+    assert find(find("old").info().run).path in (Path("old"), Path("evalq-runs/one"))
+
+
 def test_the_latest_run_is_the_one_that_was_begun_last(here: Path) -> None:
     """Whatever was noted of another one since, or copied: `evalq report` without a RUN means that one."""
     for day, name in enumerate(("one", "three", "two"), start=1):
