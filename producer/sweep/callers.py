@@ -1,4 +1,4 @@
-"""The processes that call: what they know of a target, under which settings they call it, and what troubles them."""
+"""The processes that make live calls: the targets and settings that they know, and their reported problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evalq.workers.targets import NamedTarget, load_targets
 
 
 class Callers:
-    """Who would make calls for a command at ``backend``, over the servers of ``shared`` where it names no fleet."""
+    """The processes that would make a command's calls: its own, or the fleet of ``backend`` or else of ``shared``."""
 
     def __init__(self, backend: Backend, shared: Backend) -> None:
         self._backend = backend
@@ -31,7 +31,7 @@ class Callers:
 
     @cached_property
     def here(self) -> Mapping[str, NamedTarget]:
-        """The targets file of a command that makes calls itself; nothing where a fleet makes them by its own.
+        """The targets file of a command that makes calls itself; empty if a fleet makes them by its own files.
 
         Raises ConfigError.
         """
@@ -40,19 +40,20 @@ class Callers:
 
     @cached_property
     def _known(self) -> list[Mapping[str, TargetFacts]]:
-        """{target: its facts} of everybody who calls."""
+        """{target: its facts} of each process that makes calls."""
         if self.here:
             return [{name: target_facts(named) for name, named in self.here.items()}]
         if not self._settings.broker:
             return []
         callers = Heartbeats(connect(self._settings.ledger_address, self._settings)).callers().values()
-        # Processes of other code never take calls of this one's sweeps.
+        # Processes of another code version never take calls of this command's sweeps.
         return [caller.targets for caller in callers if caller.code == code_version()]
 
     def facts(self, target: str, *, priced: bool = False) -> list[TargetFacts]:
-        """What those who call tell of a target; nothing of a fleet that nobody is in yet.
+        """The facts on a target from each process that can call it; empty for a fleet without processes.
 
-        Raises UsageError where none of them knows it, or lets it choose what it chooses, or has no price (``priced``).
+        Raises UsageError if no process knows the target or allows its parameters, or if ``priced`` and one has no
+        price for it.
         """
         found = [facts for known in self._known if (facts := known_facts(known, target)) is not None]
         if self._known and not found:
@@ -65,13 +66,13 @@ class Callers:
 # Which workers call the target of a sweep, and the messages to its user meanwhile.
 
 PATIENT_SECONDS = 3.0
-"""So long from the beginning of a command, or from when the last one left, nobody need call."""
+"""How long a sweep may be without a calling process before a warning."""
 
 _START = "start one: evalq worker --calls N --targets FILE; or call from here: --calls N --targets FILE"
 
 
 class Warnings:
-    """What the user of a sweep has to know of it: by name, each shown once; and ``lines``, in words."""
+    """Warnings to the user of a sweep: named ones, each shown once, and ``lines`` with their own text."""
 
     def __init__(self) -> None:
         self.due: set[str] = set()
@@ -80,21 +81,21 @@ class Warnings:
         self._waits_for = ""
 
     def knows(self, name: str) -> bool:
-        """Whether it was shown, or is about to be."""
+        """Whether the named warning was shown or is due."""
         return name in self.due | self._shown
 
     def add(self, name: str) -> None:
-        """There is something to show, by its name in `show`."""
+        """Make the named warning due, if it was not shown yet; the names are those in `show`."""
         self.due |= {name} - self._shown
 
     def wait_for(self, what: str) -> None:
-        """It waits, and for what is shown: once, and again where that changes."""
+        """Show what the sweep waits for, once for each text."""
         if what != self._waits_for:
             self._waits_for = what
             self.lines.append(what)
 
     def show(self, reporter: Reporter, target: str, *, here: bool) -> None:
-        """Show what there is; who calls ``target`` from ``here`` need not start anything."""
+        """Show all due warnings. ``here``: this command makes the calls, so it needs no worker."""
         texts = {
             "nobody": f"no process calls {target!r} yet ({_START})",
             "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
@@ -111,7 +112,7 @@ class Warnings:
 
 
 class CallingProcesses:
-    """The processes that call for one sweep. ``priced``: its target needs a price."""
+    """The processes that call for one sweep. ``priced``: the target needs a price."""
 
     def __init__(self, heartbeats: Heartbeats, header: SweepHeader, warnings: Warnings, *, priced: bool) -> None:
         self._heartbeats = heartbeats
@@ -128,13 +129,14 @@ class CallingProcesses:
         return alone
 
     def _callers(self) -> list[CallerFacts]:
-        # Processes of other code pass this sweep over, whatever they know of its target.
+        # Processes of another code version skip this sweep.
         return [one for one in self._heartbeats.callers().values() if one.code == self._header.code]
 
     def config(self) -> str | None:
-        """The digest of the target's settings, from who can call it; empty where they differ, None while nobody can.
+        """The digest of the target's settings in the processes that can call it.
 
-        Raises UsageError where processes that call do not know the target, or have no price that is needed.
+        "" if they differ, None while no process can call it. Raises UsageError if there are processes but none knows
+        the target, or if one lacks a price that is needed.
         """
         target = self._header.target
         callers = self._callers()
@@ -142,7 +144,7 @@ class CallingProcesses:
         able = [(caller, facts) for caller, facts in found if facts is not None]
         if callers and not able:
             refuse_unknown([caller.targets for caller in callers], target)
-        # A single one is enough: what it calls would be in no budget.
+        # One process without a price is too many: no budget would count its calls.
         unpriced = [caller for caller, facts in able if facts.price is None]
         if self._priced and unpriced:
             raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")
@@ -156,7 +158,7 @@ class CallingProcesses:
         configs = {facts.config for _, facts in able}
         if not any(map(self._header.may_call, configs)):
             raise UsageError(changed_settings(self._header, configs))
-        # Those who may not call it give no outputs, and so make no difference.
+        # Ignore processes that may not call it, because they give no outputs.
         configs = set(filter(self._header.may_call, configs))
         if len(configs) > 1:
             self._warnings.add("differ")
@@ -173,7 +175,7 @@ def changed_settings(header: SweepHeader, configs: Iterable[str]) -> str:
     )
 
 
-# What those processes say of a sweep's target: who cannot call it and why, and which call takes long.
+# Problems of these processes with a sweep's target: which cannot call it and why, and which call takes long.
 
 _AGAIN_SECONDS = 60.0
 
@@ -185,13 +187,13 @@ class Health:
         self._heartbeats = heartbeats
         self._header = header
         self._poll_seconds = poll_seconds
-        # So that the first question is a look, whatever the clock says.
+        # Makes the first `news` poll at once.
         self._looked = -poll_seconds
         self._shown: dict[str, float] = {}
         self._waiting = False
 
     def news(self) -> list[str]:
-        """What there is to tell since the last look; nothing while the server is away."""
+        """New messages since the last poll; none while the server is away."""
         now = time.monotonic()
         if now - self._looked < self._poll_seconds:
             return []
@@ -214,7 +216,7 @@ class Health:
             return
         if self._waiting:
             self._waiting = False
-            # Or the next time would go untold for a minute.
+            # Otherwise the next outage would not be shown for a minute.
             self._shown.pop("nobody", None)
             yield f"again {time.monotonic()}", f"{target!r} is called again"
         for caller in callers:

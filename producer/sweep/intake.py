@@ -1,4 +1,4 @@
-"""Outputs on their way into a sweep's run folder, from its ledger, earlier runs and a cache; and what they decide."""
+"""Record a sweep's outputs in its run folder, from its ledger, earlier runs and a cache, and stop decided cases."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 COLLECT_STEP = 500
 IDLE_SECONDS = 0.05
 PAUSE_SECONDS = 3.0
-"""How long the producer of a sweep that is paused or cancelled waits for calls in flight; what ends later waits in the
-ledger, and of a cancelled sweep nobody collects it."""
+"""How long the producer of a paused or cancelled sweep waits for calls in flight. Later outputs stay in the ledger; for
+a cancelled sweep they are lost."""
 
 
 class OutputLedger(Protocol):
-    """Learns of outputs and decided cases: the sweep's ledger, or nothing if the folder alone holds them."""
+    """Receives recorded calls and decided cases: the sweep's ledger, or nothing for a sweep without a server."""
 
     def restore(self, run: str, calls: Sequence[int]) -> None:
-        """Count calls as recorded whose outputs the run folder has."""
+        """Count these calls as recorded, because the run folder has their outputs."""
 
     def halt(self, run: str, cases: Iterable[int], *, go: bool = False) -> None:
-        """Make no more calls of these cases; with ``go``, make them again."""
+        """Make no further calls of these cases; with ``go``, allow them again."""
 
 
 class OutputIntake:
-    """Records outputs of ``sweep``, also those of earlier runs and of a ``cache``; ``stops`` hears of them."""
+    """Records outputs of ``sweep``, also those of earlier runs and of a ``cache``, and passes them to ``stops``."""
 
     def __init__(self, sweep: Sweep, ledger: OutputLedger, stops: EarlyStopping, cache: Cache | None) -> None:
         self._sweep = sweep
@@ -47,13 +47,13 @@ class OutputIntake:
         self._reuse = bool(sweep.live.reuse) and sweep.folder.info().lineage is None
         self._config: str | None = None
         self.several = False
-        """Whether the target was called under other settings than before: since it was begun, or by somebody else."""
+        """Whether the target was called under several settings, in this sweep or by different processes."""
         self.uncached = ""
         """Why the cache gets no further outputs, as a message to show once."""
 
     @property
     def known(self) -> bool:
-        """Whether some of its outputs may be known before they are called."""
+        """Whether a cache or earlier runs may have some of the outputs."""
         return self._reuse or self._cache is not None or self._sweep.given_before
 
     def record(self, outputs: Sequence[Output], recorded: Callable[[], None] = lambda: None) -> None:
@@ -67,9 +67,9 @@ class OutputIntake:
             self._remember(self._cache, fresh)
 
     def _remember(self, cache: Cache, fresh: Sequence[Output]) -> None:
-        """Put fresh outputs into the cache, last: what a crash keeps out of it costs only a later sweep a call.
+        """Add fresh outputs to the cache. This comes last: if a crash prevents it, only a later sweep pays again.
 
-        A cache that takes no more, for want of room, say, ends nothing either: the folder has all that is paid for.
+        A cache that cannot be written, for example on a full disk, does not end the sweep: the folder has all outputs.
         """
         try:
             cache.keep(fresh)
@@ -78,15 +78,16 @@ class OutputIntake:
             self._cache, self.uncached = None, f"warning: {what}; the run folder has all of them"
 
     def _compare(self, fresh: Sequence[Output]) -> None:
-        """By what was called: whoever calls may read another targets file whenever its process starts again."""
+        """Compare the settings of the calls: a restarted worker may have read another targets file."""
         configs = {output.config for output in fresh}
         self._config = self._config or min(configs, default="")
         self.several |= not configs <= {self._config}
 
     def waits_for(self, config: str) -> str:
-        """Who is asking some of the same now, with the same cache: its answers are waited for, and not paid twice.
+        """A text on the other sweeps that ask some of the same cases now with the same cache; "" if there are none.
 
-        Empty where nobody is; from then on the others wait for this sweep. Raises StorageError.
+        This sweep waits for their answers instead of paying twice. After "", others wait for this sweep. Raises
+        StorageError.
         """
         if self._cache is None or not config:
             return ""
@@ -97,9 +98,10 @@ class OutputIntake:
         return f"{count:,} of {all_of_them:,} cases are being asked by {', '.join(sorted(others))} (host and pid)"
 
     def take_known(self, config: str) -> str:
-        """Record what is known of a target under ``config``, its settings' digest; says what earlier runs gave.
+        """Record all outputs that are known for the target's settings (digest ``config``).
 
-        Raises UsageError where one of these is gone, WireError where its outputs are damaged.
+        Returns a message about the outputs of earlier runs. Raises UsageError if one of these runs is gone, WireError
+        if its outputs are damaged.
         """
         message = self._take_over(config) if self._reuse and config else ""
         for outputs in self._sweep.recorded_elsewhere(config) if config else ():
@@ -117,7 +119,7 @@ class OutputIntake:
                 fresh = self._keep(outputs, cached=True, of=giver.run)
                 self._ledger.restore(self._sweep.run, [output.call for output in fresh])
         self._reuse = False
-        # Noted at the end: a takeover that was cut off begins again, and passes over what is recorded.
+        # Note it at the end: an interrupted takeover starts again, and skips outputs that are recorded.
         lineage = lineage_of({giver.run: giver for giver in givers}, recorded.reused)
         self._sweep.folder.note(lineage=msgspec.to_builtins(lineage))
         return "; ".join(
@@ -133,7 +135,7 @@ class OutputIntake:
             found = cache.find(header.target, config, prompt, wanted)
             fresh += [msgspec.structs.replace(o, call=r * header.cases + number) for r, o in sorted(found.items())]
         self._keep(fresh, cached=True)
-        # The folder has them by now: counted the other way round, a crash in between would have them paid for.
+        # Only after the folder has them. Otherwise, a crash in between would leave them to be paid again.
         self._ledger.restore(self._sweep.run, [output.call for output in fresh])
 
     def _keep(self, outputs: Sequence[Output], *, cached: bool = False, of: str = "") -> list[Output]:
@@ -144,16 +146,19 @@ class OutputIntake:
 
 
 class SweepIntake(OutputIntake):
-    """Takes outputs from a ledger."""
+    """Collects outputs from a ledger."""
 
     def __init__(self, sweep: Sweep, calls: SweepLedger, stops: EarlyStopping, cache: Cache | None) -> None:
         super().__init__(sweep, calls, stops, cache)
         self._calls = calls
         self.in_flight = 0
-        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
+        """Calls that were still in flight when the wait after a pause or cancellation ended."""
 
     def take(self) -> bool:
-        """Take recorded outputs; they leave the ledger once they are safe in the folder. False when there was none."""
+        """Move outputs from the ledger to the folder; False if there were none.
+
+        They leave the ledger only after the folder has them.
+        """
         found = self._calls.collect(self._sweep.run, COLLECT_STEP)
         if not found.outputs:
             return False
@@ -161,28 +166,28 @@ class SweepIntake(OutputIntake):
         return True
 
     def drain(self, hurried: Callable[[], bool] = bool) -> None:
-        """Keep what ends in the next moment of calls that are handed out no more; less of it where ``hurried``."""
+        """Record outputs of calls in flight for up to PAUSE_SECONDS, or until ``hurried``."""
         deadline = time.monotonic() + PAUSE_SECONDS
         while (look := self._calls.poll(self._sweep.run)) is not None:
-            # In the folder, too: a server that forgets the sweep no longer knows what was in flight.
+            # Note it in the folder as well: a server that loses the sweep loses the calls in flight.
             self._sweep.recorded.note_begun(look.started, look.tallies, look.under_way)
             self.in_flight = look.busy
             if not (look.busy or look.waiting):
                 return
             if self.take():
-                continue  # what is recorded is kept, however much it is: no more of it comes than is in flight
+                continue  # collect all recorded outputs: there are at most as many as calls in flight
             if hurried() or time.monotonic() > deadline:
                 return
             time.sleep(IDLE_SECONDS)
 
 
 def warn_of_calls(in_flight: int, reporter: Reporter) -> None:
-    """Warn of calls that had not ended when their sweep was left."""
+    """Warn about calls that were still in flight when the command left the sweep."""
     if in_flight:
         reporter.warn(f"{plural(in_flight, 'call')} had not ended then, and may have to be paid all the same")
 
 
-# Cases that its stop rule decides before all of their calls are made.
+# Cases that the stop rule decides before all of their calls are made.
 
 
 class EarlyStopping:
@@ -202,8 +207,8 @@ class EarlyStopping:
         return self._rule is not None
 
     def recall(self) -> None:
-        """Decide cases by what the folder has; `tell` lets the ledger know of these."""
-        # Once only: a rule that counted the same outputs twice would decide too soon.
+        """Decide cases by the recorded outputs; `tell` reports them to the ledger."""
+        # Only once: a rule that counts an output twice decides too soon.
         if self._rule is not None and not self._cases:
             recorded, rule = self._sweep.recorded, self._rule
             self._take(output for call in recorded.calls() if (output := recorded.get(call)) is not None)
@@ -211,13 +216,13 @@ class EarlyStopping:
             self.halted = {number for case, number in self._cases.items() if rule.decided(case)}
 
     def add(self, outputs: Sequence[Output]) -> None:
-        """Halt cases that these decide, and resume those that calls in flight have opened again."""
+        """Halt cases that these outputs decide, and resume cases that they make undecided again."""
         if self._rule is not None:
             self._take(outputs)
             self._halt({output.case for output in outputs})
 
     def tell(self) -> None:
-        """Let the ledger know of all decided cases once more: it may have lost them."""
+        """Report all decided cases to the ledger again, which may have lost them."""
         if self.halted:
             self._calls.halt(self._sweep.run, self.halted)
 
@@ -231,7 +236,7 @@ class EarlyStopping:
             return
         numbers = {self._cases[case]: case for case in cases if case in self._cases}
         decided = {number for number, case in numbers.items() if self._rule.decided(case)}
-        # Both ways, because answers to calls that were under way may open a decided case again.
+        # In both directions: an answer to a call in flight can make a decided case undecided again.
         halt, go = decided - self.halted, (numbers.keys() - decided) & self.halted
         self.halted = (self.halted | halt) - go
         if halt:

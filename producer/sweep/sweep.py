@@ -1,7 +1,7 @@
-"""A sweep in its run folder: what is asked of whom, and every output that was recorded so far.
+"""A sweep in its run folder: its target, its prompts and the outputs recorded so far.
 
-`sweep.json` is the head, `prompts.jsonl` a prompt a case, `calls.jsonl` the recorded outputs as they came. When the
-calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job evaluates that file.
+`sweep.json` is the head, `prompts.jsonl` has one prompt per case, and `calls.jsonl` has the outputs in the order of
+their arrival. When the calls are over, `outputs.jsonl` has them by case and repeat, and an ordinary job evaluates it.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from evalq.workers.ledger.sweep_model import SweepHeader
 
 
 class Sweep:
-    """One sweep; made by `start` or `load`."""
+    """One sweep; `start` or `load` make it."""
 
     def __init__(self, folder: RunFolder, head: SweepHead, *, new: bool = False, files: Path | None = None) -> None:
         """``files`` is the folder for its questions and outputs, by default the run folder itself."""
         self.folder = folder
         self.files = files or folder.path
         self.new = new
-        """Begun by this process: nobody else can have recorded anything for it."""
+        """Whether this process started it, so that no other process can have recorded an output."""
         self.spent = False
-        """Its budget ended it: a larger one makes the rest of the calls."""
+        """Whether its budget ended it; with a larger one, a resume makes the remaining calls."""
         self.further_left = False
-        """Further targets failed at questions, or have not been asked all of them."""
+        """Whether judges failed at some questions, or have not been asked all of them."""
         self.header = head.header
         self.before = head.before
         self.live = head.live
@@ -76,7 +76,7 @@ class Sweep:
         asked: RunOptions,
         origin: str = "",
     ) -> Sweep:
-        """A new sweep, its prompts written down; ``origin`` is the run that it asks again.
+        """A new sweep with its prompts in a new folder; ``origin`` is the run whose cases it repeats.
 
         Raises ConfigError, UsageError or InputError, and leaves no folder then; RunExistsError for --once.
         """
@@ -88,7 +88,7 @@ class Sweep:
                 _write_prompts(folder.path / PROMPTS, prompts_of(evaluator, request, live))
             else:
                 _gather(evaluator, request, folder, asked.unpack_bytes)
-            # run.json after all else, since it makes a run of the folder.
+            # Write run.json last: it turns the folder into a run.
             folder.write(HEAD, head.to_wire())
             folder.note(
                 run=header.run,
@@ -116,10 +116,10 @@ class Sweep:
 
     @classmethod
     def asked_in(cls, folder: RunFolder, *, same: bool = True) -> Sweep | None:
-        """What was asked in ``folder``, finished or not, to be asked `again`; None where nothing was that is known.
+        """The sweep of ``folder``, finished or not, to call it `again`; None if the folder has no sweep.
 
-        By whatever code it was asked. Raises WireError for damaged files, and ConfigError as `load` does; unless it
-        need not be about the ``same``.
+        It may be of another code version. Raises WireError for damaged files, and with ``same`` also ConfigError if
+        its inputs have changed.
         """
         for name in (HEAD, ASKED):
             if (folder.path / name).is_file():
@@ -131,13 +131,13 @@ class Sweep:
 
     @classmethod
     def load(cls, folder: RunFolder) -> Sweep:
-        """The sweep begun in ``folder``. Raises WireError for damaged files.
+        """The unfinished sweep in ``folder``. Raises WireError for damaged files.
 
-        Raises ConfigError for one of other code, and where what it was asked about is not to be seen.
+        Raises ConfigError for a sweep of another code version, and if its inputs have changed or are gone.
         """
         head = read_head(folder.path, HEAD)
         if head.header.code != code_version():
-            outputs = folder.path / OUTPUTS  # there when its calls are over
+            outputs = folder.path / OUTPUTS  # exists when the calls are over
             recorded = (
                 f"evaluate what it recorded: --outputs {shlex.quote(str(outputs))}"
                 if outputs.is_file()
@@ -151,23 +151,24 @@ class Sweep:
         return cls(folder, head)
 
     def again(self, target: str, once: str) -> Sweep:
-        """A new sweep of the same cases, which asks ``target``: without a cache and to the last repeat.
+        """A new sweep of the same cases that calls ``target``, without a cache and without a stop rule.
 
-        It is of the suite "NAME-confirm". Raises what `start` raises; RunExistsError for one of the same key.
+        Its suite is "NAME-confirm", and its key ``once``. Raises what `start` raises; RunExistsError if a sweep with
+        the key exists.
         """
         budgets = {"max_calls": self.live.max_calls, "max_cost": self.live.max_cost}
-        # To the last repeat: answers that end when they look well would flatter one side.
+        # No stop rule: it would bias the comparison of the two sides.
         live = msgspec.structs.replace(self.live.asking(target, self.live.repeat), stop="", **budgets)
         suite, tags = f"{self._asked.suite}-confirm", {**self._asked.tags, "confirms": self.run}
         asked = msgspec.structs.replace(self._asked, out=None, under=None, suite=suite, tags=tags, once=once)
         return Sweep.start(self.evaluator, self.request, live, asked)
 
     def request_of(self, inputs: Sequence[str]) -> Request:
-        """What it was asked for, about ``inputs`` where there are any."""
+        """The sweep's request, with ``inputs`` in place of its own if there are any."""
         return msgspec.structs.replace(self.request, inputs=list(inputs)) if inputs else self.request
 
     def budgeted(self, max_calls: int | None, max_cost: float | None) -> None:
-        """Other budgets than it was begun with."""
+        """Change the budgets, and write them to the folder; None keeps one."""
         given = (("max_calls", max_calls), ("max_cost", max_cost))
         if chosen := {name: value for name, value in given if value is not None}:
             self.live = msgspec.structs.replace(self.live, **chosen)
@@ -175,47 +176,47 @@ class Sweep:
             write_atomic(self.files / HEAD, head.to_wire())
 
     def prompts(self) -> Iterator[Prompt]:
-        """A prompt a case, in order."""
+        """One prompt per case, in order."""
         return read_prompts(self.files / PROMPTS)
 
     @property
     def last_driver(self) -> LastDriver:
-        """Whoever drove the sweep in this folder before."""
+        """The note of the last driver of the sweep in this folder."""
         return LastDriver(self.folder.path, self.files)
 
     @property
     def outputs(self) -> Path:
-        """outputs.jsonl; where nobody is called for outputs, those that further targets are asked about."""
+        """The file of outputs: outputs.jsonl, or without a target the recorded outputs that judges are asked about."""
         return self.files / (OUTPUTS if self.live.target else RECORDED)
 
     @property
     def evaluated(self) -> Path:
-        """What the run evaluates: the outputs, or the file in which they have what was said of them."""
+        """The file that the run evaluates: the outputs, or a copy of them with the judges' replies."""
         judge_stage = live_calls(self.evaluator).judge_stage
         return self.files / judge_stage.file if judge_stage is not None and self.stage is not None else self.outputs
 
     @cached_property
     def stage(self) -> Stage | None:
-        """What asks further targets about the outputs; None where nothing does. Raises UsageError, ConfigError."""
+        """The stage that asks judges about the outputs; None without one. Raises UsageError or ConfigError."""
         judge_stage = live_calls(self.evaluator).judge_stage
         return None if judge_stage is None else judge_stage.begin(self.request)
 
     @property
     def given(self) -> tuple[RunOptions, Request, str]:
-        """What its command was asked for, and where."""
+        """The command's options, its request, and the folder that it was started in."""
         return self._asked, self.request, self._cwd
 
     @property
     def given_before(self) -> bool:
-        """Whether other runs may have what is asked, and `recorded_elsewhere` gives it."""
+        """Whether other runs may have some of the outputs, which `recorded_elsewhere` then gives."""
         return False
 
     def recorded_elsewhere(self, config: str) -> Iterator[list[Output]]:
-        """Outputs of other runs, some at a time, under settings of the digest ``config``."""
+        """Outputs of other runs for the target's settings ``config`` (a digest), in blocks."""
         return iter(())
 
     def refuse_nothing(self) -> None:
-        """Raise NothingEvaluated where no call has an output."""
+        """Raise NothingEvaluated if no call has an output."""
         if not self.recorded.count:
             raise NothingEvaluated(
                 "nothing was called: the budget allows no call; give a larger one (--max-calls, --max-cost)"
@@ -223,18 +224,21 @@ class Sweep:
 
     @property
     def stop_note(self) -> StopNote | None:
-        """What each output says of the rule by which cases end; None without one."""
+        """The note on the stop rule in each output; None without a rule."""
         return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
 
     def note_calls(self, facts: Mapping[str, Json]) -> None:
-        """Say in run.json how the calls ended, and how many outputs earlier runs gave: one made anew is its own."""
+        """Write to run.json how the calls ended, and how many outputs come from earlier runs.
+
+        An output that was made again counts as this run's own.
+        """
         lineage, reused = self.folder.info().lineage, self.recorded.reused
         if lineage is not None:
             lineage = msgspec.structs.replace(lineage, reused={run: reused[run] for run in lineage.reused})
         self.folder.note(calls=facts, lineage=msgspec.to_builtins(lineage))
 
     def write_outputs(self) -> None:
-        """Write all that is recorded to outputs.jsonl, by case and repeat."""
+        """Write all recorded outputs to outputs.jsonl, by case and repeat."""
         if not self.live.target:
             return
         with replacing(self.outputs) as out:
@@ -243,9 +247,9 @@ class Sweep:
                     out.write(output.line(self.stop_note) + b"\n")
 
     def job(self) -> Job:
-        """The evaluation of what was recorded, in the same folder and under the same id."""
+        """The job that evaluates the recorded outputs, in the same folder and with the same id."""
         answers = self.folder.path / "answers"
-        # A killed process may have left half of them.
+        # A killed process may have left an incomplete folder.
         shutil.rmtree(answers, ignore_errors=True)
         answers.mkdir()
         try:
@@ -257,7 +261,7 @@ class Sweep:
         return Job.start(self.evaluator, request, self._asked, self.folder)
 
     def evaluation(self) -> Header | None:
-        """The run that will evaluate the outputs; None where that takes more than them and the parameters."""
+        """The header of the run that will evaluate the outputs; None if that needs further files."""
         if not live_calls(self.evaluator).answers_suffice:
             return None
         self.write_outputs()
@@ -265,35 +269,35 @@ class Sweep:
             request = live_calls(self.evaluator).answered(self.request, self.outputs, self.folder.path)
             return planned_header(self.run, self.evaluator, request, self._asked)
         finally:
-            # Written to plan by: left there, it would count as the outputs of calls that are over.
+            # The file was only for planning. If it stayed, the calls would count as over.
             self.outputs.unlink()
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its notes (``--tag``)."""
+        """The run's tags (``--tag``)."""
         return self._asked.tags
 
     def drop_working_files(self) -> None:
-        """Remove what only an unfinished sweep, the retry of its errors, or a larger budget needs.
+        """Remove the files that only an unfinished sweep, a retry of errors or a larger budget needs.
 
-        What was asked stays, its head under another name, so that it can be asked again and shown.
+        The head stays under another name, so that the sweep can be repeated and shown.
         """
-        # Failed calls can be tried again, and a larger budget makes the rest: both need what was asked.
+        # A retry of failed calls and a larger budget still need all files.
         if not self.recorded.errors and not self.spent and not self.further_left:
             with contextlib.suppress(FileNotFoundError):
-                # First: without its head the folder is no sweep to resume, whatever of the rest a crash leaves.
+                # Rename the head first: without it no command resumes the folder, even if a crash leaves other files.
                 (self.folder.path / HEAD).replace(self.folder.path / ASKED)
             remove(self.folder.path, CALLS, RESERVE, DRIVER, FURTHER)
-            # The questions to a target stay for pages that show them; those to a judge are long and much alike.
+            # Keep the prompts for a target, which pages show. Prompts for judges are long and similar.
             if not self.live.keep_prompts or live_calls(self.evaluator).option != "target":
                 remove(self.folder.path, PROMPTS)
 
 
-# What a sweep is to ask, looked at before anything is made or paid for it.
+# Check what a sweep will ask before anything is created or paid.
 
 
 class _PreparedSweep(NamedTuple):
-    """A sweep that can begin: its header with the run's id, and what asks further targets, where anything does."""
+    """A checked sweep: its header with the run's id, its options, and the judges' stage if there is one."""
 
     header: SweepHeader
     live: SweepOptions
@@ -301,8 +305,8 @@ class _PreparedSweep(NamedTuple):
 
 
 def _prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions) -> _PreparedSweep:
-    """Raises ConfigError, UsageError or InputError for what cannot be asked."""
-    from evalq.workers.targets.variable import canonical_name  # brings what calls along, which looking at a run is not
+    """Raises ConfigError, UsageError or InputError for a sweep that cannot be made."""
+    from evalq.workers.targets.variable import canonical_name  # imports the clients, which reading a run does not need
 
     calls = live_calls(evaluator)
     live = msgspec.structs.replace(live, target=canonical_name(live.target))
@@ -317,7 +321,7 @@ def _prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
             RunFolder.existing(Path(path))
     stage = None
     if calls.judge_stage is not None:
-        stage = calls.judge_stage.begin(request)  # raises where it is not said who is asked
+        stage = calls.judge_stage.begin(request)  # raises if no judge is named
     cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
     if not cases:
         raise UsageError("there is nothing to ask: no case is left")
@@ -335,17 +339,17 @@ def read_prompts(path: Path) -> Iterator[Prompt]:
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:
-    """Write prompts down, a line each."""
+    """Write one line of JSON per prompt."""
     with replacing(path) as out:
         for prompt in prompts:
             out.write(msgspec.json.encode(prompt) + b"\n")
 
 
-# Recorded outputs that judges are to be asked about, in one file of the run folder.
+# Recorded outputs for judges, collected in one file of the run folder.
 
 
 def _gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder, unpack_bytes: int) -> None:
-    """Copy the lines of what ``request`` names: what is paid for is about these, whatever becomes of the files.
+    """Copy the recorded outputs of ``request`` into the folder, so that later changes of the files do not matter.
 
     Raises InputError.
     """
@@ -356,7 +360,7 @@ def _gather(evaluator: Evaluator[Any, Any], request: Request, folder: RunFolder,
 def recorded_lines(
     evaluator: Evaluator[Any, Any], request: Request, scratch: Path | None = None, most: int = MAX_UNPACKED_BYTES
 ) -> Iterator[bytes]:
-    """The lines of all recorded outputs that ``request`` asks about; packed ones are unpacked into ``scratch``.
+    """The lines of all recorded outputs that ``request`` names; packed files are unpacked into ``scratch``.
 
     Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""A sweep as its driver's work: a piece is a call, and it is finished when every output is recorded or halted."""
+"""A sweep as a driver's work: a piece is a call; it is finished when each output is recorded or its case halted."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from evalq.workers.recovery.unattended import UnattendedSweep, UnattendedSweeps
 
 OFFER_STEP = 200
 UNATTENDED_SECONDS = 5.0
-"""How long calls go on without a producer where it is to stop decided cases."""
+"""How long calls go on without a producer if it has to stop decided cases."""
 
 
 class SweepWork:
     """One sweep over a ledger of calls, for a `Driver`.
 
-    ``seen`` is the last look at it, ``over`` says how its calls ended, once they have: "done", or "spent" its budget.
+    ``seen`` is its last polled status. ``over`` says how its calls ended: "done", "spent" (the budget), or "" before.
     """
 
     idle_seconds = 0.05
@@ -49,7 +49,7 @@ class SweepWork:
         server: str = "",
         hurried: Callable[[], bool] = bool,
     ) -> None:
-        """``server`` names one that outlasts this command; ``hurried``: whoever ends it does not want to wait."""
+        """``server`` names one that outlasts this command; ``hurried`` says whether the user wants to leave now."""
         self._sweep = sweep
         self.ledger = ledger
         self._server = server
@@ -94,14 +94,14 @@ class SweepWork:
 
     @property
     def in_flight(self) -> int:
-        """Calls that had not ended when it was paused or cancelled, and the moment for that was over."""
+        """Calls that were still in flight when the wait after a pause or cancellation ended."""
         return self._intake.in_flight
 
     def facts(self) -> dict[str, Json]:
         """How the calls ended, for run.json."""
         recorded, look = self._sweep.recorded, self.seen
-        # The ledger may have lost what a process made that cannot be reached any more; what came of it is here. Sums of
-        # cost differ in their last digits.
+        # The ledger may have lost costs that the folder has. Compare with a tolerance, because sums of floats differ in
+        # their last digits.
         short = look.spent < recorded.cost * (1 - 1e-9)
         facts: dict[str, Json] = {
             "target": self._sweep.header.target,
@@ -119,7 +119,7 @@ class SweepWork:
 
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
-        """The room that noting its end needs is kept free, and cases are decided by what the folder has."""
+        """Reserve disk space for noting the end, and decide cases by the recorded outputs."""
         # Before the sweep is opened, which reports the decided cases to the ledger.
         self._stopping.recall()
         self._sweep.recorded.reserve()
@@ -129,12 +129,12 @@ class SweepWork:
     # -- ownership --------------------------------------------------------------------------------------
 
     def open(self, how: Acquire) -> Mapping[str, Json]:
-        """Write the sweep into the ledger as its driver, new or again; ``how`` as in the ledger's own `open`.
+        """Open the sweep in the ledger, and become its driver; ``how`` is that of the ledger's `open`.
 
-        Raises AlreadyRunning while another process drives it, UsageError for another sweep of this id.
+        Raises AlreadyRunning while another process drives it, UsageError if another sweep has this id.
         """
         sweep, live, recorded = self._sweep, self._sweep.live, self._sweep.recorded
-        # A rule that the producer applies must not run on without it.
+        # The producer applies the stop rule, so calls must not go on long without it.
         alone = UNATTENDED_SECONDS if live.stop else 0.0
         place = f"{host()}:{sweep.folder.path.absolute()}"
         budgets = (live.max_calls, live.max_cost, alone)
@@ -144,8 +144,8 @@ class SweepWork:
         answered = (recorded.spending.known, recorded.spending.unknown)
         known = FolderCounts(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
         if (last := sweep.last_driver.token()) != self.ledger.token:
-            self._before = last  # also for a server that comes back as it was under that one
-        # Seen by this process itself: those that the folder knows of may be gone since.
+            self._before = last  # also for a server that comes back with the state of that driver
+        # Only processes that this one has seen: those noted in the folder may have ended since.
         living = self._living if how == "keep" else ()
         self.ledger.open(sweep.header, *budgets, known, before=self._before, folder=place, how=how, living=living)
         self._opened = True
@@ -162,7 +162,7 @@ class SweepWork:
         self.published = False
 
     def overtaken(self) -> bool:
-        """Not known before it is opened: that raises AlreadyRunning."""
+        """Always False: `open` raises AlreadyRunning instead."""
         return False
 
     # -- one step after another -------------------------------------------------------------------------
@@ -179,13 +179,13 @@ class SweepWork:
         return taken
 
     def poll(self) -> SweepStatus | None:
-        """How the sweep stands."""
+        """The sweep's status in the ledger; None if the ledger has lost it."""
         recorded = self._sweep.recorded
         return self.ledger.poll(self.run, attending=True, free=recorded.count - recorded.paid)
 
     def lost(self, status: SweepStatus) -> bool:
         """Whether the ledger has lost outputs that the folder has, or the note that the folder has them."""
-        # What waits in the ledger is counted there, and is not in the folder yet.
+        # Outputs that wait in the ledger count there, but are not in the folder yet.
         if status.known - status.waiting < self._sweep.recorded.count or status.halted < len(self._stopping.halted):
             return True
         return status.generation != self.ledger.generation(self.run)
@@ -194,12 +194,12 @@ class SweepWork:
         """Give the ledger the prompts, or see whether the calls are over."""
         recorded = self._sweep.recorded
         self.seen = status
-        # Those who are still to tell an unsettled server what they have would be unknown to the next one, too.
+        # Keep earlier processes while a restarted server still waits for their reports.
         self._living = self._living.union(status.living) if status.unsettled else set(status.living)
         recorded.note_begun(status.started, status.tallies, status.under_way)
         if self._sweep.live.max_cost and recorded.spending.unknown:
             self.warnings.add("untold")
-        # With a cache or earlier runs nothing is offered before they were asked: an offered call may be paid at once.
+        # Ask a cache and earlier runs before offering calls: an offered call may be paid at once.
         known = self._intake.known and not self.published
         if status.state == "open" and status.left and (known or status.prompts < self._sweep.header.cases):
             self._offer_unknown()
@@ -207,10 +207,10 @@ class SweepWork:
         self._judge(status)
         if status.state == "open" and not (status.holders or self.over):
             # Only then, because this reads the heartbeat of every process of the fleet.
-            self._served.config()  # nobody calls: it finds out why
+            self._served.config()  # no process calls; this finds the reason
 
     def _offer_unknown(self) -> None:
-        """Offer the prompts, once somebody can call, after what is known of their answers was taken."""
+        """Once a process can call: record the outputs that are known already, then offer the prompts."""
         config = self._served.config()
         if config is None:
             return
@@ -231,17 +231,17 @@ class SweepWork:
     # -- whether the calls are over ---------------------------------------------------------------------
 
     def _judge(self, look: SweepStatus) -> None:
-        """Note whether the calls are over, and have those made again that ledger or folder lost.
+        """Note whether the calls are over, and repeat those whose outputs ledger or folder lost.
 
-        Raises Paused and Cancelled for what was done elsewhere, Incomplete for a spent quota or a wrong key,
-        AlreadyRunning where another producer has the outputs.
+        Raises Paused or Cancelled if another command did that, Incomplete for a spent quota or a wrong key, and
+        AlreadyRunning if another producer has the outputs.
         """
         quiet = not (look.busy or look.waiting or look.unsettled)
         if look.state == "cancelled":
-            # Now or never: nobody collects the outputs of a cancelled sweep later.
+            # Collect outputs now: a cancelled sweep gets no later chance.
             self._intake.drain()
         refuse_halted(self.run, look.state, look.reason)
-        # Not before all is quiet: calls that are under way still bring outputs.
+        # Only when no call is in flight, because those still bring outputs.
         if quiet and look.state == "failed":
             recorded, total = self._sweep.recorded.count, self._sweep.header.total
             kept = f"{recorded:,} of {total:,} outputs are recorded and kept"
@@ -249,14 +249,14 @@ class SweepWork:
         if quiet and look.state == "done":
             self._closed_elsewhere(look)
         elif quiet and look.state == "spent":
-            # Failures that the budget leaves no second try count as failures: without them the run would look well.
+            # Failures without budget for a retry count as failures; without them the run would look too good.
             self._sweep.recorded.put_back()
             self.over = "spent"
         elif quiet and not look.left:
             self._end(look)
 
     def _end(self, look: SweepStatus) -> None:
-        """The calls are over, unless ledger or folder lost some: those are made again."""
+        """End the calls, or repeat those whose outputs ledger or folder lost."""
         missing = self._missing()
         if not missing:
             self.over = "done"
@@ -264,14 +264,14 @@ class SweepWork:
             self.ledger.forget(self.run, missing)
 
     def _closed_elsewhere(self, look: SweepStatus) -> None:
-        """The calls are done: by the fleet, by this folder's last driver, or by one elsewhere, who has the outputs."""
+        """Handle a sweep that is already closed: by this folder's last driver, or by another producer."""
         missing = self._missing()
         if not missing:
             self.over = "done"
         elif self._elsewhere(missing):
-            # That one evaluates them now, or has died before it could: whoever waits for its report finds out.
+            # That producer evaluates them, or died before; waiting for its report finds out which.
             raise AlreadyRunning(self.run, "another producer, which made its calls")
-        elif self._may_repay(look, missing):  # its budget was larger than that of then, or failed calls are made again
+        elif self._may_repay(look, missing):  # a larger budget than before, or a retry of failed calls
             self.open("anew")
             self.restore()
             self.ledger.forget(self.run, missing)
@@ -279,7 +279,7 @@ class SweepWork:
     def _may_repay(self, look: SweepStatus, missing: list[int]) -> bool:
         """Whether ``missing`` calls may be paid again now. If other processes may have their outputs, warn first."""
         paid = sum(int(tally.split()[2]) for tally in look.tallies.values())
-        # More than is here was paid for elsewhere, as by a retry in the original.
+        # Calls paid beyond those recorded here were made elsewhere, for example by a retry in the original folder.
         others = self._taken_over and paid > self._sweep.recorded.paid + look.waiting
         if self.warnings.knows("elsewhere") or not (others or self._elsewhere(missing)):
             return True
@@ -287,20 +287,20 @@ class SweepWork:
         return False
 
     def _missing(self) -> list[int]:
-        """Wanted calls that the folder does not have."""
+        """The calls of undecided cases without a recorded output."""
         recorded, header = self._sweep.recorded, self._sweep.header
         wanted = (call for call in range(header.total) if call % header.cases not in self._stopping.halted)
         return [call for call in wanted if not recorded.has(call)]
 
     def _elsewhere(self, missing: list[int]) -> bool:
-        """Whether others recorded and collected some of them: this folder never had those."""
+        """Whether another producer collected outputs of some ``missing`` calls that this folder never had."""
         never = [call for call in missing if not self._sweep.recorded.was_recorded(call)]
         return bool(self.ledger.has(self.run, never))
 
     # -- leaving it -------------------------------------------------------------------------------------
 
     def publish(self) -> bool:
-        """Give all prompts to the ledger. Raises WireError for those of another sweep."""
+        """Give all prompts to the ledger. Raises WireError if they are not those of this sweep."""
         if prompts_digest(self._sweep.prompts())[1] != self._sweep.header.asked["prompts"]:
             raise WireError(f"{self._sweep.folder.path}: its prompts are not those it was begun with; start it anew")
         prompts, number = self._sweep.prompts(), 0
@@ -311,30 +311,30 @@ class SweepWork:
         return True
 
     def detach(self) -> None:
-        """Give the ledger what evaluating the outputs needs; warn where nobody can call."""
+        """Give the ledger the data for evaluating the outputs without a producer; warn if no process can call."""
         sweep, began = self._sweep, server_seconds(self.ledger.client)
         header = sweep.evaluation()
-        # What takes more than the outputs and the parameters has to be evaluated by whoever watches.
+        # Without a header, the evaluation needs further files, so `evalq watch` has to do it.
         if header is not None:
             facts = Detached(began, sweep.header.target, sweep.tags, sweep.folder.info().name)
             UnattendedSweeps(self.ledger, self.ledger.settings).leave(sweep.run, UnattendedSweep(header, facts))
         self._served.leaving()
 
     def closing(self, error: BaseException) -> Closing | None:
-        """Ctrl-C, and a folder that takes no more outputs: no more calls are handed out."""
-        # An OSError is of its own files: what happens to a server's connection is waited for.
+        """Pause the sweep on Ctrl-C, and if the folder cannot be written."""
+        # An OSError here comes from the folder's files; errors of a server's connection are retried.
         unwritten = self._opened and isinstance(error, OSError | StorageError)
         return Closing("paused", "interrupted") if unwritten or isinstance(error, KeyboardInterrupt) else None
 
     def closed(self, error: BaseException) -> None:
-        """Keep what ends in the next moment; where the folder takes no more, count what was paid."""
+        """Record outputs that arrive soon after; if the folder cannot be written, count the paid calls."""
         if isinstance(error, KeyboardInterrupt):
             self._intake.drain(self._hurried)
         else:
             self._strand()
 
     def _strand(self) -> None:
-        """What a server of this command's own still has goes with it, so that a resume pays for it again."""
+        """Count the calls that a resume has to pay again: outputs in this command's own server end with it."""
         deadline = time.monotonic() + PAUSE_SECONDS
         while (look := self.ledger.poll(self.run)) is not None:
             if not look.busy or time.monotonic() > deadline:

@@ -1,9 +1,9 @@
-"""A process with pipes, in a group of its own, of which nothing is left once it is ended.
+"""A process with pipes in its own process group; ending it leaves none of its children behind.
 
-A process that it starts can leave its group and its session (setsid), and so no signal to the group reaches it. On
-Linux such processes are looked for in /proc: by the session, by their parents, by a variable of the environment that
-each process takes from its parent (`MARK`), and by the pipes. A process is not found that has left its session, whose
-parent has ended, and that has another environment and other pipes. Systems without /proc have the group alone.
+A child process can leave the group and the session (setsid), so that signals to the group do not reach it. On Linux,
+evalq finds such processes in /proc: by the session, by their parents, by a variable that children inherit (`MARK`), and
+by the pipes. It cannot find a process that has left the session, whose parent has ended, and that has another
+environment and other pipes. On systems without /proc, only the group is killed.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from subprocess import PIPE
 from typing import IO, Any, NamedTuple
 
 MARK = "EVALQ_CALL"
-"""The variable that each process of a group has, with a value that no other group has."""
+"""The variable that all processes of a group inherit; its value is unique to the group."""
 _PASSES = 10
-"""How often left processes are looked for: one that starts others while it is looked for needs a second look."""
+"""The most searches for remaining processes: a process may start others during a search."""
 _BUFFERED = 1 << 16
 _PAUSE_SECONDS = 0.02
 
 
 class Group:
-    """The process that leads a group, and all that it starts. ``how`` is as in `subprocess.Popen`.
+    """The leader of a process group and all its children. ``how`` has further arguments of `subprocess.Popen`.
 
-    ``stderr`` is None where it has its parent's; ``limit`` is the longest line, in bytes, that can be read of a pipe.
+    ``stderr`` None means the parent's; ``limit`` is the longest line, in bytes, that can be read from a pipe. Raises
+    OSError.
 
-    Raises OSError. What is wrong with Python's own `create_subprocess_exec`: it starts a process over several turns of
-    the loop, and a loop that closes in one of them waits for ever; it may start one and then have no thread to watch it
-    (3.11); who waits for the end of one waits for the end of what it wrote, too; and one that has ended is reaped at
-    once, so that another may be given its number, by which its group is still to be killed.
+    Python's `create_subprocess_exec` has four faults here. It starts a process over several turns of the loop, and a
+    loop that closes in between waits for ever. It may start a process without a thread to watch it (3.11). Waiting for
+    the process also waits for the end of its output. And it reaps the process at once, so that another process may get
+    its id, which is still needed to kill the group.
     """
 
     def __init__(
@@ -50,15 +51,15 @@ class Group:
         self._limit = limit
         ends = (self._leader.stdin, self._leader.stdout, self._leader.stderr)
         self._unconnected: list[IO[bytes]] = [end for end in ends if end is not None]
-        # An end at 0 to 2, where this process was started without those, is in its own forks, too.
+        # Ends at 0 to 2 do not identify the group: this process, started without those, gives them to its other forks.
         own = {f"pipe:[{os.fstat(end.fileno()).st_ino}]" for end in self._unconnected if end.fileno() > 2}
         self._signs = _Signs(self._leader.pid, f"{MARK}={mark}".encode(), frozenset(own))
         self._connected: list[asyncio.WriteTransport | asyncio.ReadTransport] = []
 
     async def pipes(self) -> tuple[StreamWriter, list[StreamReader]]:
-        """Standard input, and output and error, those that are pipes, in the running loop; to be asked for once."""
+        """(writer of standard input, readers of output and error), connected to the running loop; call it once."""
         loop = asyncio.get_running_loop()
-        # Taken off the list first: cancelled while it connects one, the loop closes that itself.
+        # Take an end off the list first: if connecting it is cancelled, the loop closes it.
         transport, protocol = await loop.connect_write_pipe(_protocol, self._unconnected.pop(0))
         self._connected.append(transport)
         readers = [await self._reader() for _ in [*self._unconnected]]
@@ -89,8 +90,8 @@ class Group:
             os.close(watched)
 
     def kill(self) -> None:
-        """Kill what is left of the group, and what left it, before `end`: until then its number is nobody else's."""
-        # Once before the leader is killed: then a process has the parent that started it.
+        """Kill the remaining processes of the group, and those that left it. Only before `end`, which frees its id."""
+        # Search once before killing the leader: until then, children still have their parents.
         known = _left(self._signs)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader.pid, signal.SIGKILL)
@@ -105,15 +106,15 @@ class Group:
             known = _left(self._signs)
 
     def end(self) -> Coroutine[Any, Any, int]:
-        """`kill`, and let go of the pipes; to be called once. Awaited, it reaps the leader, and gives its exit code.
+        """`kill`, and close the pipes; call it once. Awaiting the result reaps the leader, and gives its exit code.
 
-        It kills before it is awaited: a loop that closes cancels tasks that have not begun.
+        It kills before it is awaited, because a loop that closes cancels tasks that have not started.
         """
         self.kill()
         for end in self._unconnected:
             end.close()
         for pipe in self._connected:
-            # Closed, it would first wait for whoever left the group to read the rest. It may be aborted once alone.
+            # Closing would wait until some process reads the rest. A transport may be aborted only once.
             if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
                 pipe.abort()
             else:
@@ -125,7 +126,7 @@ class Group:
         if self._leader.returncode is None:
             try:
                 self._leader.returncode = os.waitstatus_to_exitcode(os.waitpid(self._leader.pid, 0)[1])
-            except ChildProcessError:  # somebody else in this process has reaped it, or SIGCHLD is ignored
+            except ChildProcessError:  # other code in this process has reaped it, or SIGCHLD is ignored
                 self._leader.returncode = 255
         return self._leader.returncode
 
@@ -146,8 +147,8 @@ class _Signs(NamedTuple):
     pipes: frozenset[str]
 
     def are_of(self, pid: int) -> bool:
-        """Whether a process has the mark or a pipe as standard input, output or error."""
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
+        """Whether a process has the mark, or one of the pipes as its standard input, output or error."""
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             if self.mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 return True
         for number in range(3):
@@ -158,7 +159,7 @@ class _Signs(NamedTuple):
 
 
 class _ProcessFacts(NamedTuple):
-    """What the kernel shows of a process to everybody."""
+    """The facts on a process that every user can read."""
 
     parent: int
     session: int
@@ -166,13 +167,13 @@ class _ProcessFacts(NamedTuple):
 
 
 def _left(signs: _Signs) -> set[int]:
-    """Processes that the leader started, themselves or by others, and that have not ended, without the leader."""
+    """The living descendants of the leader, without the leader."""
     alive = _processes()
     leader = alive.get(signs.leader)
     if leader is None:  # no /proc
         return set()
     own = os.getpid()
-    # An older one is none of them.
+    # A process older than the leader is not its descendant.
     younger = {pid: at for pid, at in alive.items() if at.started >= leader.started and pid not in (own, signs.leader)}
     found = {signs.leader} | {pid for pid in younger if signs.are_of(pid)}
     while more := {pid for pid, at in younger.items() if found & {at.parent, at.session}} - found:
@@ -181,7 +182,7 @@ def _left(signs: _Signs) -> set[int]:
 
 
 def _processes() -> dict[int, _ProcessFacts]:
-    """{number: process} of this machine; one that has ended and is not reaped is there, too."""
+    """{process id: facts} of this machine, unreaped processes included."""
     found = {}
     try:
         names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - a Path for each is slow
@@ -195,5 +196,5 @@ def _processes() -> dict[int, _ProcessFacts]:
 
 
 def _protocol() -> StreamReaderProtocol:
-    """The protocol of a pipe that is only written to."""
+    """The protocol for a pipe that is only written to."""
     return StreamReaderProtocol(StreamReader())

@@ -1,8 +1,8 @@
-"""Targets of kind python: calls of a user's function, in processes that may die of it.
+"""Targets of kind python: call a user's function in separate processes, which the function may crash.
 
-One process has many calls in flight. When it dies, each of them has failed, and is made next in a process of its own,
-so that the one that kills is found and no other is hit twice. Where a call goes on after it was given up, as in a
-function that hangs, the process is replaced as soon as the other calls there have ended.
+One process has many calls in flight. If it dies, all of them have failed. Each retry of them runs in a process with no
+other call, so that the call that kills its process is found and does not fail others again. If a call goes on after its
+timeout, as in a function that hangs, the process is replaced as soon as its other calls have ended.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class PythonTarget(ParameterTarget):
     """A function, sync or async, of {prompt, agent, case, repeat}, and messages of a chat; it returns text or data."""
 
     times_itself: ClassVar[bool] = True
-    """Its process may have to be started first."""
+    """Its latency does not include the start of the process."""
 
     kind: Literal["python"]
     function: str = Field(
         pattern=r"^[\w.]+:[\w.]+$",
         description="module:function; the module is in the targets file's folder, or installed",
     )
-    max_megabytes: int = Field(default=4096, ge=64, description="Most memory its process may take")
+    max_megabytes: int = Field(default=4096, ge=64, description="Memory limit of its process, in MiB")
 
     def address(self) -> str:
-        """The function."""
+        """The function's name, module:function."""
         return self.function
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
-        """How it is called."""
+        """A client that calls the function."""
         return PythonClient(self, folder, environment)
 
 
@@ -58,7 +58,7 @@ _GIVE_UP_SECONDS = 2.0
 
 
 class _ProcessDied(Exception):
-    """The process of a call has ended, with so many ``others`` in flight there."""
+    """The process of a call has ended; ``others`` is the number of other calls in flight there."""
 
     def __init__(self, how: str, others: int) -> None:
         super().__init__(how)
@@ -66,14 +66,14 @@ class _ProcessDied(Exception):
 
 
 class _FunctionProcess:
-    """One process, and what is asked of it; made by `started`."""
+    """One process and its calls; made by `started`."""
 
     def __init__(self, group: Group, asks: asyncio.StreamWriter, replies: asyncio.StreamReader, threads: int) -> None:
         self._group = group
         self._asks = asks
         self._replies = replies
         self._threads = threads
-        # What waits here for a thread has not begun, and its time does not run.
+        # A call that waits here for a thread has not started, so its timeout does not run.
         self.room: contextlib.AbstractAsyncContextManager[object] = asyncio.Semaphore(threads)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[CallReply]] = {}
@@ -91,7 +91,7 @@ class _FunctionProcess:
 
         If cancelled, it leaves no process behind.
         """
-        # It says on standard error what its function prints.
+        # The function's prints go to this process's standard error.
         group = Group(*command, stderr=None, limit=longest, env=environment)
         try:
             asks, (replies,) = await group.pipes()
@@ -102,11 +102,11 @@ class _FunctionProcess:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, and is reaped."""
+        """Whether the process has ended and is reaped."""
         return self._end is not None and self._end.done()
 
     async def ready(self) -> None:
-        """Until the function is there; else the process is ended. Raises ConfigError, with the reason."""
+        """Wait until the function is imported. Otherwise end the process and raise ConfigError with the reason."""
         self._watch = asyncio.create_task(self._group.ended(), name="evalq-function-ended")
         self._watch.add_done_callback(self._left_behind)
         try:
@@ -130,21 +130,21 @@ class _FunctionProcess:
         self._reader = asyncio.create_task(self._read(), name="evalq-function")
 
     def takes(self) -> bool:
-        """Whether a call may begin here: not where calls that nobody waits for any more hold the threads."""
+        """Whether a call can start here: not if abandoned calls occupy the threads."""
         if self._threads and len(self._waiting) + len(self._given_up) >= self._threads:
             self.retired = True
             self._bury()
         return not self.retired
 
     async def ask(self, call: Call, parameters: Mapping[str, Any], seconds: float) -> CallReply:
-        """What becomes of one call. Raises TimeoutError, and _ProcessDied."""
+        """Make one call. Raises TimeoutError and _ProcessDied."""
         number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
         line = msgspec.json.encode(CallRequest(number, call.values(parameters))) + b"\n"
-        # Before it is sent: the answer may be there before `drain` returns.
+        # Register the call before sending it: the reply may arrive before `drain` returns.
         self._waiting[number] = answered
         try:
             async with asyncio.timeout(seconds):
-                with contextlib.suppress(ConnectionError):  # the reader knows what became of it
+                with contextlib.suppress(ConnectionError):  # `_read` reports the end of the process
                     self._asks.write(line)
                     await self._asks.drain()
                 result: CallReply = await answered
@@ -157,7 +157,7 @@ class _FunctionProcess:
             self._bury()
 
     def _give_up(self, number: int) -> None:
-        """Nobody waits for the call any more; where it goes on all the same, the process gets no others."""
+        """Cancel the call. If it does not end soon, the process gets no further calls."""
         self._given_up.add(number)
         with contextlib.suppress(ConnectionError):
             self._asks.write(msgspec.json.encode(CallRequest(number)) + b"\n")
@@ -172,7 +172,7 @@ class _FunctionProcess:
             self.kill()
 
     async def _read(self) -> None:
-        """Answers, until the process ends: what was in flight then has no answer."""
+        """Deliver replies until the process ends; then fail the calls that are still in flight."""
         try:
             while line := await self._replies.readline():
                 reply = msgspec.json.decode(line, type=CallReply)
@@ -180,7 +180,7 @@ class _FunctionProcess:
                 waiting = self._waiting.get(reply.id)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(reply)
-        except (ValueError, msgspec.DecodeError):  # the function wrote there itself, or more than an answer can have
+        except (ValueError, msgspec.DecodeError):  # the function wrote to the pipe itself, or a line is too long
             self.kill()
         finally:
             self.retired = True
@@ -193,22 +193,22 @@ class _FunctionProcess:
             waiting.set_exception(_ProcessDied(how, len(lost) - 1))
 
     def _left_behind(self, watch: asyncio.Task[None]) -> None:
-        """The process has ended: what it started has its pipe, too, by which its answers would come to no end."""
+        """Kill the children of a process that has ended: they hold its pipe open, so that reading would never end."""
         if not watch.cancelled() and self._end is None:
             self.retired = True
             self._group.kill()
-            # For what left its group, and for lines that were on their way.
+            # Later, for children that left the group; until then the remaining lines can still be read.
             asyncio.get_running_loop().call_later(_GIVE_UP_SECONDS, self.kill)
 
     def kill(self) -> asyncio.Task[int]:
-        """End the process, and what it started, at once; it is reaped by the task, which has its exit code."""
+        """Kill the process and its children at once. The task reaps the process, and returns its exit code."""
         self.retired = True
         if self._end is None:
             self._end = asyncio.get_running_loop().create_task(self._group.end(), name="evalq-function-end")
         return self._end
 
     async def close(self) -> None:
-        """End it, and wait for that."""
+        """Kill the process, and wait until it has ended."""
         await asyncio.shield(self.kill())
         begun = [task for task in (self._watch, self._reader) if task is not None]
         await asyncio.gather(*begun, return_exceptions=True)
@@ -221,17 +221,17 @@ def _ended(code: int) -> str:
     return f"killed its process by {signal_name(-code)}{memory}"
 
 
-# -- its calls, in processes that replace each other --------------------------------------------------
+# -- the client, which replaces processes that end ----------------------------------------------------
 
-_THREADS = 64  # calls at once of a function that is not async, where its target has no bound of its own
+_THREADS = 64  # concurrent calls of a function that is not async, if its target sets no limit
 _ALONE = 4
-"""Processes at once, at most, for calls that have lost one before."""
-_SUSPECTS = 10_000  # remembered calls that lost a process; bounded, since every call of a sweep may
+"""The most processes at one time for calls whose process has died before."""
+_SUSPECTS = 10_000  # remembered calls whose process died; limited, because every call of a sweep may be one
 _LEAST_LINE = 1 << 16  # a line holds more than the answer: its number, or a failure's kind and reason
 
 
 class PythonClient:
-    """A target of kind python, found from the targets file's ``folder``; `open` raises ConfigError where it is not."""
+    """The client of a target of kind python; ``folder`` is that of the targets file."""
 
     def __init__(self, target: PythonTarget, folder: Path, environment: Mapping[str, str]) -> None:
         self._threads = target.max_concurrency or _THREADS
@@ -249,30 +249,30 @@ class PythonClient:
         self._closed = False
 
     async def open(self) -> None:
-        """Have the function ready. Raises ConfigError."""
+        """Start the process and import the function. Raises ConfigError."""
         await self._common()
 
     async def close(self) -> None:
-        """Wait for no call."""
+        """Kill all processes, without waiting for their calls."""
         self._closed = True
-        for process in self._all:  # at once: a loop that closes cancels tasks that have not begun
+        for process in self._all:  # kill before awaiting: a loop that closes cancels tasks that have not started
             process.kill()
         await asyncio.gather(*(process.close() for process in self._all))
 
     async def call(self, call: Call) -> Answer | Failure:
-        """What the function returns: text as it is, anything else as JSON. Raises TimeoutError."""
+        """The function's result: text unchanged, anything else as JSON. Raises TimeoutError."""
         try:
             if call not in self._suspects:
                 return await self._among_others(call)
             async with self._alone:
-                process = self._kept() or await self._started()
+                process = self._idle_process() or await self._started()
                 try:
                     result = await self._asked(process, call)
                 except BaseException:
-                    # Too late, or not wanted any more: it may go on, so no other joins it, and it ends after its grace.
+                    # Timed out or cancelled: the call may go on, so the process gets no other call and ends soon.
                     process.retired = True
                     raise
-                # Kept for the next suspect: another process would have to import the user's module again.
+                # Keep the process for the next such call: a new one would import the user's module again.
                 if not process.retired:
                     self._idle.append(process)
         except ConfigError as error:
@@ -285,7 +285,7 @@ class PythonClient:
         while True:
             process = await self._common()
             async with process.room:
-                # It may have ended, or be about to, while the call waited: another one takes it.
+                # The process may have been retired while the call waited; then try the next one.
                 if process.takes():
                     return await self._asked(process, call)
 
@@ -295,7 +295,7 @@ class PythonClient:
             reply = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
         except _ProcessDied as error:
             self._suspects[call] = None
-            # The oldest goes: forgotten, it is made among the others once more.
+            # Forget the oldest one; it may share a process again.
             if len(self._suspects) > _SUSPECTS:
                 del self._suspects[next(iter(self._suspects))]
             reason = f"the function {error}" + (
@@ -312,7 +312,7 @@ class PythonClient:
         wait = failure.retry_after_seconds
         return msgspec.structs.replace(
             failure,
-            # A user's function cannot declare its target down: that would hold all calls of it.
+            # A user's function cannot declare its target down, which would stop all its calls.
             down=False,
             prompt_tokens=self._tokens(failure.prompt_tokens),
             completion_tokens=self._tokens(failure.completion_tokens),
@@ -322,8 +322,8 @@ class PythonClient:
     def _tokens(self, count: int | None) -> int | None:
         return count if count is not None and 0 <= count <= self._target.max_bytes else None
 
-    def _kept(self) -> _FunctionProcess | None:
-        """One of those that wait for the next suspect, which may have ended meanwhile: it would answer nobody."""
+    def _idle_process(self) -> _FunctionProcess | None:
+        """An idle process for a call whose process died before; None if all of them have ended meanwhile."""
         while self._idle:
             process = self._idle.pop()
             if not process.retired:
@@ -332,23 +332,23 @@ class PythonClient:
 
     async def _common(self) -> _FunctionProcess:
         """The process that calls share. Raises ConfigError."""
-        # One at a time: calls that come together wait for one process instead of starting one each.
+        # Under a lock, so that concurrent calls wait for one process instead of starting one each.
         async with self._starting:
             if self._shared is None or self._shared.retired:
                 self._shared = await self._started()
             return self._shared
 
     async def _started(self) -> _FunctionProcess:
-        """Another process, ready. Raises ConfigError."""
+        """A new process with the function imported. Raises ConfigError."""
         process = await _FunctionProcess.started(
             *self._command,
             environment=self._environment,
-            longest=_LEAST_LINE + 6 * self._target.max_bytes,  # as much as escapes may take
+            longest=_LEAST_LINE + 6 * self._target.max_bytes,  # JSON escapes take up to 6 bytes per byte
             threads=self._threads,
         )
         self._all = {process, *(other for other in self._all if not other.over)}
         if self._closed:
-            process.kill()  # nobody would end it any more
+            process.kill()  # `close` has already run
         try:
             await process.ready()
         except ConfigError as error:

@@ -1,10 +1,9 @@
-"""What whoever asks a target may choose of it: values that its own entry lists, by their names, and nothing else.
+"""Variable parameters of a target: callers can set only the parameters and values that the target's entry lists.
 
     chat[model=large,temperature=0.2]
 
-names the target ``chat`` with these choices. Its entry says under ``variable`` what there is to choose, so that a
-suite, which may come from anybody, can ask for no other host, program, key or text than is in the file of the machine
-that calls.
+names the target ``chat`` with these values. The entry lists the possible values under ``variable``. A suite may come
+from anyone; it can choose no host, program, key or text that is not in the targets file of the machine that calls.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MOST = 64
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """What may be chosen for one parameter: ``values`` by their names, or any number from ``low`` to ``high``."""
+    """The possible values of one parameter: ``values`` by name, or any number from ``low`` to ``high``."""
 
     values: dict[str, Json] = {}
     low: float | None = None
@@ -35,11 +34,11 @@ class Choices(msgspec.Struct, frozen=True):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The ends of a range of numbers; None where it is not one."""
+        """The bounds of a range of numbers; None for listed values."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     def value(self, label: str) -> Json:
-        """What ``label`` stands for. Raises ValueError for what may not be chosen."""
+        """The value named ``label``. Raises ValueError if it is not among the possible ones."""
         if self.bounds is None:
             if label not in self.values:
                 raise ValueError(f"is one of {', '.join(self.values)}")
@@ -47,12 +46,12 @@ class Choices(msgspec.Struct, frozen=True):
         (low, high), number = self.bounds, _number(label)
         if number is None or not low <= number <= high:
             raise ValueError(f"is a number from {low:g} to {high:g}")
-        # 1.0 and 1 are one name, and so have to be one value in the request.
+        # 1.0 and 1 are the same name, so they must be the same value in the request.
         return int(number) if number == int(number) else number
 
 
 def choices_of(given: Any) -> Choices:
-    """What a file says under a parameter: a list of values, {name: value}, or {min, max}. Raises ValueError."""
+    """The possible values from a targets file: a list of values, {name: value}, or {min, max}. Raises ValueError."""
     if isinstance(given, Mapping) and given.keys() == {"min", "max"}:
         low, high = given["min"], given["max"]
         if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in (low, high)) or low > high:
@@ -66,7 +65,7 @@ def choices_of(given: Any) -> Choices:
 
 
 def chosen_values(base: str, declared: Mapping[str, Choices], chosen: Mapping[str, str]) -> dict[str, Json]:
-    """{parameter: value} of what is chosen of ``base``. Raises UsageError for what may not be."""
+    """{parameter: value} for the labels ``chosen`` of target ``base``. Raises UsageError for others than declared."""
     values = {}
     for parameter, label in chosen.items():
         if parameter not in declared:
@@ -80,7 +79,7 @@ def chosen_values(base: str, declared: Mapping[str, Choices], chosen: Mapping[st
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
-    """(target, {parameter: what is chosen}) of a name, in any order of them. Raises UsageError for none."""
+    """(target, {parameter: label}) from a target's name. Raises UsageError for a malformed name."""
     if "[" not in name:
         return name, {}
     found = _FULL.fullmatch(name)
@@ -90,23 +89,23 @@ def split_name(name: str) -> tuple[str, dict[str, str]]:
         raise UsageError(f"target {name!r}: choices are written as NAME[parameter=value,...], each once")
     bad = [value for value in chosen.values() if not _LABEL.fullmatch(value)]
     if bad:
-        raise UsageError(f"target {name!r}: {bad[0]!r} is no name of a value: letters, digits and .:_+- are")
+        raise UsageError(f"target {name!r}: {bad[0]!r} is not the name of a value: use letters, digits and .:_+-")
     return found["base"], chosen
 
 
 def named(base: str, chosen: Mapping[str, str]) -> str:
-    """The one name of a target with these choices."""
+    """The canonical name of target ``base`` with these labels."""
     pairs = ",".join(f"{key}={_canonical(chosen[key])}" for key in sorted(chosen))
     return f"{base}[{pairs}]" if pairs else base
 
 
 def canonical_name(name: str) -> str:
-    """The same target's one name. Raises UsageError."""
+    """The canonical form of a target's name. Raises UsageError."""
     return named(*split_name(name))
 
 
 def _canonical(label: str) -> str:
-    """0.20, 2e-1 and 0.2 are one number, and so have one name."""
+    """The canonical label: 0.20, 2e-1 and 0.2 are one number, so they get one label."""
     number = _number(label)
     return label if number is None else _text(number)
 
@@ -126,7 +125,7 @@ def _text(value: Any) -> str:
 
 
 def label_of(name: Any) -> str:
-    """The name of a value: itself, where it is a number or a short word. Raises ValueError."""
+    """The label of a value: the value itself if it is a number or a short word. Raises ValueError."""
     label = _canonical(_text(name))
     if not _LABEL.fullmatch(label):
         raise ValueError("name its values: {name: value}, each name of up to 60 letters, digits and .:_+-")
@@ -134,7 +133,7 @@ def label_of(name: Any) -> str:
 
 
 def labels(declared: Mapping[str, Choices]) -> Iterator[tuple[str, str, Json]]:
-    """(parameter, name, value) of all that is listed."""
+    """(parameter, label, value) of all listed values, and of the bounds of ranges."""
     for parameter, choices in declared.items():
         for label, value in choices.values.items():
             yield parameter, label, value
