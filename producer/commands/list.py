@@ -37,7 +37,7 @@ def _list(invocation: Invocation, as_json: bool) -> None:
         click.echo(canonical_json([*(folder.facts() for folder, _ in rows), *(facts for _, facts in away)]))
         return
     for text, facts in away:
-        click.echo(_line(f"{facts['run']:<28} {text}"))
+        click.echo(_line(f"{facts['run']:<36} {text}"))
     if not rows and not away:
         click.echo(
             f"there is no run in ./{RUNS} or beside it" + (", and none in the ledger" if named else ""), err=True
@@ -74,8 +74,11 @@ def _row(folder: RunFolder, info: RunInfo) -> str:
         with contextlib.suppress(EvalqError, OSError):
             records = folder.report()["records"]["total"]
     name = info.run if folder.path.parent == RUNS else str(folder.path)
-    row = f"{name:<28} {info.state:<12} {info.evaluator:<14} {info.suite:<12} {records}"
-    return f"{row} {driver_hint(folder, info)}".rstrip()
+    row = f"{name:<36} {info.state:<9} {info.evaluator:<12} {info.suite:<12} {records:>6}"
+    cost = f"cost {info.cost:.4g}" if info.cost else ""
+    duration = "" if info.duration is None else format_duration(info.duration)
+    more = ", ".join(filter(None, (info.target, info.headline, cost, duration)))
+    return "  ".join(filter(None, (row, more, driver_hint(folder, info)))).rstrip()
 
 
 def _in_ledger(run: str, servers: Servers) -> tuple[str, str, dict[str, Json]] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     of a run that follows one. ``driver`` is the token of the last driver in this folder, ``server`` the options that
     name its server (empty for an embedded one).
     ``lineage`` says which runs its outputs come from, and ``origin`` is the run that it extends. ``records`` and
-    ``result`` are the number of records and the headline of its report, for lists of runs. No program, server, key or
+    ``result`` are the number of records and the headline of its report, ``interval`` is that of its first number. They
+    are for lists of runs. ``ended`` is the time of its report, ``seconds`` is what the evaluation took, and ``calls``
+    says how its live calls ended. No program, server, key or
     targets file is chosen by this file (`evalcore.trust`).
     """
 
@@ -63,6 +66,31 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     records: int | None = None
     result: str = ""
+    interval: str = ""
+    ended: str = ""
+    seconds: float | None = None
+    calls: dict[str, Json] = {}
+
+    @property
+    def headline(self) -> str:
+        """The result, with its interval if it has one."""
+        return f"{self.result} ({self.interval})" if self.result and self.interval else self.result
+
+    @property
+    def cost(self) -> float:
+        """The cost of its calls; 0 if none is known."""
+        found = self.calls.get("cost")
+        return float(found) if isinstance(found, int | float) else 0.0
+
+    @property
+    def duration(self) -> float | None:
+        """The seconds from its start to its report, as far as known."""
+        try:
+            passed = (datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.started)).total_seconds()
+        except (ValueError, TypeError):
+            return self.seconds
+        # The times have whole seconds.
+        return max(passed, self.seconds or 0.0)
 
 
 def info_of(facts: Mapping[str, Json], path: Path) -> RunInfo:

@@ -73,9 +73,19 @@ def read_key(folder: RunFolder) -> str:
 _ID_DIGITS = 16
 
 
-def new_run_id(evaluator: str) -> str:
-    """An id that no run has yet."""
-    return f"{evaluator}-{secrets.token_hex(5)}"
+_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+"""Letters and digits that people do not take for each other; no dot, which separates the parts of a sweep's name."""
+_ID_WORD = 24
+
+
+def new_run_id(evaluator: str, about: str) -> str:
+    """An id that no run has yet, and that people can read: what is ``about`` (its target or input), and when (UTC).
+
+    Six letters at random keep apart the runs of a minute.
+    """
+    word = re.sub(r"[^a-z0-9]+", "-", about.lower())[:_ID_WORD].strip("-")
+    mark = "".join(secrets.choice(_LETTERS) for _ in range(6))
+    return "-".join(filter(None, (evaluator, word, f"{datetime.now(UTC):%m%d-%H%M}", mark)))
 
 
 def once_run_id(evaluator: str, work: bytes) -> str:
@@ -235,7 +245,7 @@ class Job:
         if folder is not None:
             return cls._fill(folder, folder.info().run, evaluator, params, sources, request, options)
         # With a --once key, the id depends on everything that could make it another run.
-        run = _once_id(evaluator, params, sources, options) or new_run_id(evaluator.name)
+        run = _once_id(evaluator, params, sources, options) or new_run_id(evaluator.name, Path(sources[0].name).stem)
         try:
             return begin_folder(
                 options,

@@ -184,7 +184,7 @@ def begin_following(
     try:
         with RunFolder.begin(path) as folder:
             folder.note(
-                run=new_run_id(evaluator.name),
+                run=new_run_id(evaluator.name, Path(log).stem),
                 evaluator=evaluator.name,
                 state="following",
                 started=started,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -15,6 +17,7 @@ from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line, uncollected
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.yaml import Dumper, FastDumper
+from evalq.evalcore.views.charts import Summary
 from evalq.evalcore.views.markdown import visible
 from evalq.producer.folder.files import JOURNAL, KEPT, KEY, MANIFEST
 from evalq.producer.folder.job import Job
@@ -26,6 +29,8 @@ _WHOLE_BYTES = 1 << 20
 """Beyond this size of report.json, results.yaml has only a part of each long list: YAML takes thirty times as long to
 write as JSON."""
 _LISTED = 100
+_INTERVAL = re.compile(r"(-?[\d.,]+ to -?[\d.,]+(?: %)?), 95 % interval")
+"""As `evalcore.views.charts.interval_text` writes it."""
 
 
 @stdout_to_stderr()
@@ -122,7 +127,8 @@ def write_final(
     with replacing(folder.path / "manifest.json") as out:
         out.writelines(job.manifest.document(job.header))
     write_report(folder, job.evaluator, job.request, report, history, data)
-    folder.note(state="done", retry=None, **run_json_facts(job.evaluator, report), **facts)
+    ended = datetime.now(UTC).isoformat(timespec="seconds")
+    folder.note(state="done", retry=None, ended=ended, **run_json_facts(job.evaluator, report), **facts)
     named = {f"{job.evaluator.name}.{key}": value for key, value in rates_of(report).items()}
     tracing.trace_results(job.run, named)
     if not report["records"]["dead"]:
@@ -132,9 +138,19 @@ def write_final(
 @stdout_to_stderr()
 def run_json_facts(evaluator: Evaluator[Any, Any], report: dict[str, Json]) -> dict[str, Json]:
     """The facts of a report in run.json."""
-    headline = summary_of(evaluator, report).headline
+    summary = summary_of(evaluator, report)
     # A headline that cannot be written must not end a run.
-    return {"records": report["records"]["total"], "result": headline if is_text(headline) else None}
+    headline = summary.headline if is_text(summary.headline) else None
+    return {"records": report["records"]["total"], "result": headline, "interval": interval_of(summary)}
+
+
+def interval_of(summary: Summary) -> str | None:
+    """The first number of a summary that has an interval, with the interval; None if no number has one."""
+    for tile in summary.tiles:
+        found = _INTERVAL.match(tile.note)
+        if found and is_text(tile.value):
+            return f"{tile.value}, 95 % {found[1]}"
+    return None
 
 
 def drop_left(folder: RunFolder) -> None:

@@ -327,7 +327,7 @@ def _prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
         raise UsageError("there is nothing to ask: no case is left")
     facts = sweep_facts(evaluator, request, live, asked, digest)
     header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
-    run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name)
+    run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name, live.target)
     return _PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)
 
 

@@ -198,6 +198,9 @@ class KnownRun:
     folder: RunFolder | None = None
     trouble: str = ""
     """Why its facts are unknown."""
+    interval: str = ""
+    cost: float = 0.0
+    duration: float | None = None
     noted: int = 0
     """The time of its run.json in ns, which orders runs that began within a second."""
 
@@ -290,8 +293,9 @@ def _known_run(path: Path, noted: int) -> KnownRun:
     except (EvalqError, OSError) as error:
         return KnownRun("", path.name, folder=folder, trouble=str(error))
     return KnownRun(
-        "", info.run, info.evaluator, info.suite, info.target, info.state, info.started, info.tags, folder, noted=noted
-    )
+        "", info.run, info.evaluator, info.suite, info.target, info.state, info.started, info.tags, folder, noted=noted,
+        interval=info.interval, cost=info.cost, duration=info.duration,
+    )  # fmt: skip
 
 
 def _with_keys(runs: Sequence[KnownRun]) -> Iterable[KnownRun]:

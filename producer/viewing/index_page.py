@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from evalq.evalcore.views.charts import State
+from evalq.producer.monitor.fleet import format_duration
 from evalq.producer.page.render import Html, element, joined
 from evalq.producer.viewing.catalogue import KnownRun, RunProgress
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
@@ -80,7 +81,7 @@ def _pick(name: str, values: list[str], query: Query) -> Html | None:
 
 
 def _table(viewer: Viewer, shown: list[KnownRun]) -> Html:
-    titles = ("Run", "Result", "State", "Evaluator, suite", "Begun", "Base", "Other")
+    titles = ("Run", "Result", "State", "Evaluator, suite", "Cost, time", "Begun", "Base", "Other")
     found = table("Runs", titles, [_row(viewer, known) for known in shown], look="runs")
     button = element("p", element("button", "Compare the two that are picked", class_="button"))
     return element("form", found, button if len(shown) > 1 else None, method="get", action=link("compare"))
@@ -92,16 +93,23 @@ def _row(viewer: Viewer, known: KnownRun) -> Html:
     summary = viewer.head(known)
     result = None
     if summary is not None:
-        result = element("span", summary.headline, class_=f"status {summary.state}")
+        interval = element("small", known.interval) if known.interval else None
+        result = joined(element("span", summary.headline, class_=f"status {summary.state}"), interval)
     return element(
         "tr",
         run_cell(known),
         element("td", result or known.trouble or "–", class_="result", dir="auto"),
         _state_cell(known, progress),
         element("td", known.evaluator or "–", element("small", known.suite, dir="auto"), dir="auto"),
+        element("td", *_cost_and_time(known), class_="when"),
         element("td", when(known.started), class_="when"),
         *(element("td", _radio(name, what, known), class_="pick") for name, what in _PICKS),
     )
+
+
+def _cost_and_time(known: KnownRun) -> tuple[str | Html, ...]:
+    duration = "–" if known.duration is None else format_duration(known.duration)
+    return f"{known.cost:.4g}" if known.cost else "–", element("small", duration)
 
 
 _PICKS = (("base", "as base"), ("cand", "to compare with it"))

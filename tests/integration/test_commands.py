@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from datetime import datetime
@@ -272,7 +273,10 @@ def test_list_and_status_without_a_server(data: Path, tmp_path: Path) -> None:
     run = next((tmp_path / "evalq-runs").iterdir()).name
     (row,) = evalq("list", cwd=tmp_path).stdout.splitlines()
     total = json.loads((tmp_path / "evalq-runs" / run / "report.json").read_text())["records"]["total"]
-    assert row.split() == [run, "done", "planagent", "nightly", str(total)]
+    assert row.split()[:5] == [run, "done", "planagent", "nightly", str(total)]
+    assert re.fullmatch(r"planagent-small-\d{4}-\d{4}-[a-z0-9]{6}", run)
+    facts = json.loads((tmp_path / "evalq-runs" / run / "run.json").read_text())
+    assert re.search(rf"  {re.escape(facts['result'])}, \d+ s$", row), row
     (tmp_path / "empty").mkdir()
     empty = evalq("list", cwd=tmp_path / "empty")
     assert (empty.returncode, empty.stdout, empty.stderr) == (

@@ -111,6 +111,18 @@ def test_a_case_is_reached_by_two_clicks_and_shows_all_that_is_known_of_it(swept
         assert browser.get(f"/compare/case?base={first}&cand=nobody&id=sum").status == 404
 
 
+def test_lists_of_runs_have_target_result_with_interval_cost_and_duration(swept: tuple[str, str]) -> None:
+    """In a terminal and in the browser; a run's name says what it is about."""
+    assert all(re.fullmatch(r"checks-agent-ask-\d{4}-\d{4}-[a-z0-9]{6}", run) for run in swept)
+    rows = CliRunner().invoke(cli, ["list"]).stdout.splitlines()
+    assert re.search(r"agent-ask, 4 of 8 outputs passed \(50\.0 %, 95 % [\d.]+ to [\d.]+ %\), \d+ s$", rows[1]), rows
+    with viewing() as browser:
+        found = browser.enter().get("/")
+        assert re.search(r"4 of 8 outputs passed50\.0 %, 95 % [\d.]+ to [\d.]+ %", found.text)
+        assert "agent-ask" in found.text
+        assert re.search(r"–\d+ s", found.text)
+
+
 def test_the_filter_shows_what_changed(swept: tuple[str, str]) -> None:
     """Changed, worse, better and all cases, in either direction, and a search among them."""
     first, second = swept
