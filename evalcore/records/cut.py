@@ -143,8 +143,8 @@ class Cutter:
 
     With ``required`` it reads the header first: ``columns`` are the columns of a CSV, which must have all required ones
     (see `_columns`). Without it, the caller reads the header, or wants the plain bytes.
-    ``size`` is the number of records in a chunk. None means about BLOCK_BYTES a chunk, and later more if records are
-    long (a chunk never grows far beyond MAX_CHUNK_BYTES). ``limit`` stops after that many records. ``resume_after``
+    ``size`` is the number of records in a chunk. None means about ``block`` bytes a chunk, and later more if records
+    are long (a chunk never grows far beyond MAX_CHUNK_BYTES). ``limit`` stops after that many records. ``resume_after``
     continues an earlier cut after its last span. ``key`` is the key of the run. Without one, for callers that read each
     span at once, spans have no digest.
     """
@@ -159,6 +159,7 @@ class Cutter:
         size: int | None = None,
         limit: int | None = None,
         key: str = "",
+        block: int | None = None,
     ) -> None:
         self._stream = stream
         self._format: Format = fmt
@@ -166,6 +167,7 @@ class Cutter:
         self._size = size
         self._limit = limit
         self._key = key
+        self._block = BLOCK_BYTES if block is None else block
         self._sha256 = hashlib.sha256()
         # The bytes to cut are buffer[at:end]; the buffer is used again and again.
         self._buffer = bytearray(_FIRST_BYTES)
@@ -294,7 +296,7 @@ class Cutter:
         # A chunk costs every process a few milliseconds, so chunks of few records grow. They grow slowly, since an
         # input of a few blocks must keep all processes busy.
         most = min(self.position // _GROWS, MAX_CHUNK_BYTES - BLOCK_BYTES)
-        return max(BLOCK_BYTES * 3 // 4, min(most, self.position * MANY_RECORDS // max(1, self.records)))
+        return max(self._block * 3 // 4, min(most, self.position * MANY_RECORDS // max(1, self.records)))
 
     def _left(self) -> int:
         return self._end - self._at
@@ -378,11 +380,11 @@ class Cutter:
             raise InputError(f"{self._name} cannot be cut", [(f"{self._name}:{self.line}", reason)])
         self._compact()
         read, full = 0, True
-        while full and read < BLOCK_BYTES:
+        while full and read < self._block:
             # Let the buffer grow only when it is full, which is rare at the end of a file.
             if self._end == len(self._buffer):
-                self._buffer.extend(bytes(min(len(self._buffer), BLOCK_BYTES - read + _REST_BYTES)))
-            room = min(BLOCK_BYTES - read, len(self._buffer) - self._end)
+                self._buffer.extend(bytes(min(len(self._buffer), self._block - read + _REST_BYTES)))
+            room = min(self._block - read, len(self._buffer) - self._end)
             more = self._read(room)
             read, full = read + more, more == room
         self._ended = not read

@@ -202,16 +202,28 @@ def input_path(folder: RunFolder, record: str) -> tuple[Path, int] | None:
 
     None if it is in no file of lines, or if this run's folder may not choose the file.
     """
+    place = _place_of(record)
+    path = _file_called(folder, place[0]) if place else None
+    return (path, place[1]) if place and path else None
+
+
+def _place_of(record: str) -> tuple[str, int] | None:
+    """The input of the record called ``record``, and its line, counted from 0; None if it is in no line."""
     name, _, line = record.rpartition(":")
     if name != input_of(record) or not (line.isascii() and line.isdigit() and 0 < len(line) < 13):
         return None
+    return name, int(line) - 1
+
+
+def _file_called(folder: RunFolder, name: str) -> Path | None:
+    """The file of recorded outputs that is the input ``name``; None if there is none that this run may choose."""
     with contextlib.suppress(EvalqError, OSError):
         # A folder that was moved has its own outputs beside its records.
         if "/" not in name and name not in ("", ".", "..") and folder.own(name).is_file():
-            return folder.own(name), int(line) - 1
+            return folder.own(name)
         for source in folder.info().sources:
             if source.name == name and not source.members and may_read(folder, source.path):
-                return (Path(source.path), int(line) - 1) if source.path.endswith(format_suffixes("jsonl")) else None
+                return Path(source.path) if source.path.endswith(format_suffixes("jsonl")) else None
     return None
 
 
@@ -220,14 +232,22 @@ class RecordedAnswers:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
+        self._files: dict[str, Path | None] = {}
         self._streams: dict[Path, tuple[BufferedReader, int]] = {}
         self._prompts: BufferedReader | None = None
         self._question: tuple[str, ShownQuestion | None] = ("", None)
 
     def of(self, record: str) -> tuple[ShownQuestion | None, ShownAnswer] | None:
         """What the record called ``record`` is about; None if that cannot be read, or came before the last one."""
-        place = input_path(self._folder, record)
-        line = self._line(*place) if place else None
+        place = _place_of(record)
+        if place is None:
+            return None
+        name, number = place
+        # Once for each input, since it reads run.json, and whom the run may read.
+        if name not in self._files:
+            self._files[name] = _file_called(self._folder, name)
+        path = self._files[name]
+        line = self._line(path, number) if path else None
         if line is None:
             return None
         answer = answer_of(line)

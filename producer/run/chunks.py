@@ -18,9 +18,10 @@ from evalq.evalcore.errors import InputChanged, InputError, WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, canonical_line, read_again, uncollected
-from evalq.evalcore.model.manifest import Chunk, Seal, location
-from evalq.evalcore.records.cut import Cutter
+from evalq.evalcore.model.manifest import BLOCK_BYTES, Chunk, Seal, location
+from evalq.evalcore.records.cut import MANY_RECORDS, Cutter
 from evalq.evalcore.records.digests import chunk_digest
+from evalq.evalcore.records.inputs import Source
 from evalq.producer.folder.files import RECORDS
 from evalq.producer.folder.job import Job, open_source, read_source
 from evalq.producer.folder.journal import Journal, KeptAnswers
@@ -80,10 +81,23 @@ class Planner:
         job, source = self._job, self._job.sources[index]
         records, header = job.evaluator.records, job.header
         how = {"size": header.chunk_size, "limit": left}
-        cutter = Cutter(stream, records.format, source.name, records.columns, **how, key=job.key)
+        block = block_bytes(source)
+        cutter = Cutter(stream, records.format, source.name, records.columns, **how, key=job.key, block=block)
         if cutter.columns != header.inputs[index].columns:
             raise InputChanged("an input changed since its run began", [(f"{source.name}:1", "another header")])
         return cutter
+
+
+_LEAST_BLOCK = 512 << 10
+_HEAD = 64 << 10
+
+
+def block_bytes(source: Source) -> int:
+    """The bytes of a chunk of ``source``: less than usual for short records, which take long for their bytes."""
+    with open_source(source) as stream:
+        head = stream.read(_HEAD)
+    lines = max(1, head.count(b"\n"))
+    return max(_LEAST_BLOCK, min(BLOCK_BYTES, MANY_RECORDS * len(head) // lines))
 
 
 class PublishedPlan:
@@ -232,6 +246,8 @@ class Collector:
         self._journal.close()
         # Through its canonical form, so that a new report and one read from its file look the same.
         self.written = canonical_line(report)
+        del report  # with many cases, two of them and the state are most of the memory
+        del self._fold
         canonical: dict[str, Json] = read_again(self.written)
         return canonical
 

@@ -19,13 +19,13 @@ import msgspec
 
 from evalq.evalcore.contract.partial import Partial
 from evalq.evalcore.errors import InfrastructureError
-from evalq.evalcore.model.manifest import BLOCK_BYTES, Chunk
+from evalq.evalcore.model.manifest import Chunk
 from evalq.producer.folder.job import Job, total_bytes
 from evalq.producer.local.forks import ForkLost, Forks, forked
 from evalq.producer.local.processes import workers_wait
 from evalq.producer.monitor.progress import Reporter, ShownProgress, Watcher
 from evalq.producer.run.backend import LazyBackend
-from evalq.producer.run.chunks import Collector, Planner, evaluate, read
+from evalq.producer.run.chunks import Collector, Planner, block_bytes, evaluate, read
 from evalq.workers.pool.isolation import ChunkLimits
 from evalq.workers.processes.system import die_with_parent, usable_cpus
 from evalq.workers.settings import Settings
@@ -50,7 +50,9 @@ def forks_for(job: Job, settings: Settings) -> Iterator[Forks]:
     """Processes that compute chunks of ``job``, one per core but no more than its chunks, within a worker's limits."""
     limits = ChunkLimits.of(settings)
     # With a chunk size in records, the number of chunks is unknown; each has at least one byte.
-    chunks = 1 + job.total_bytes // BLOCK_BYTES if job.header.chunk_size is None else job.total_bytes
+    chunks = job.total_bytes
+    if job.header.chunk_size is None:
+        chunks = 1 + job.total_bytes // block_bytes(job.sources[0])
 
     def begin() -> None:
         gc.freeze()  # do not scan the parent's objects, so that their pages stay shared

@@ -188,8 +188,12 @@ class CasePlan(msgspec.Struct, frozen=True):
         return self.labels.judged
 
 
+_MOST_PLANS = 20_000
+"""Compiled cases that are kept: each takes 2 KB, and with many cases each has few outputs."""
+
+
 class CasePlans:
-    """The cases of one set of params; each is compiled when first needed."""
+    """The cases of one set of params; each is compiled when it is needed."""
 
     def __init__(self, params: ChecksParams) -> None:
         self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
@@ -213,9 +217,10 @@ class CasePlans:
             if how is not None and how.judge:
                 questions[PAIR.key] = PAIR
             known_labels = _known_labels(case_params, checks, self._params.labels.get(case, {}))
-            plan = self._plans[case] = CasePlan(
-                index, case_params, checks, skipped, questions, questions_by_judge, known_labels, how
-            )
+            plan = CasePlan(index, case_params, checks, skipped, questions, questions_by_judge, known_labels, how)
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[case] = plan
         return plan
 
     def _check(self, written: Mapping[str, Any], case: Case) -> CompiledCheck:
