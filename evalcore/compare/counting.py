@@ -411,6 +411,9 @@ def why_no_number(
     parts = path.split(".")
     if parts[0] == "usage" and not live:
         return "usage is the time, cost and tokens of live calls, and this run makes none"
+    if parts[:2] in (["usage", "each"], ["usage", "seconds"]):
+        known = [each.path for each in USAGE_NUMBERS]
+        return "" if path in known else f"the results have no {path!r}; there are: {', '.join(known)}"
     value: Json = {**results, "usage": msgspec.to_builtins(RunUsage())}
     for number, part in enumerate(parts):
         if value is None or value == {} or (isinstance(value, Mapping) and ".".join(parts[number:]) in value):

@@ -56,6 +56,9 @@ def off_scale(gate: Gate, measure: Measure) -> tuple[str, str] | None:
     ):
         if bound is not None and not measure.low <= bound <= measure.high:
             return key, f"{key} {bound:g} is {scale} {ends[bound > measure.high]}{_share_meant(bound, measure, '%')}"
+    exact = gate.equals
+    if isinstance(exact, int | float) and not isinstance(exact, bool) and not measure.low <= exact <= measure.high:
+        return "equals", f"equals {exact:g} is {scale} no run could pass{_share_meant(exact, measure, '%')}"
     for key, margin in (("max_drop", gate.max_drop), ("max_rise", gate.max_rise)):
         if margin is not None and margin > measure.width:
             return key, f"{key} {margin:g} is {scale} every run would pass{_share_meant(margin, measure, 'points')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Literal, NamedTuple
@@ -120,6 +121,18 @@ class PerCase(Params):
         return tuple(demands)
 
 
+_METRIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\[[^\[\]]*\])?\..+", re.DOTALL)
+
+
+def _metric(value: str) -> str:
+    if not _METRIC.fullmatch(value):
+        raise PydanticCustomError(
+            "metric",
+            "name a run (or its evaluator), a dot, and a number of its results, such as checks.pass_rate",
+        )
+    return value
+
+
 class Gate(Params):
     """One number and what it has to keep. ``metric`` is an evaluator's name or that of a suite's run, a dot, and the
     number's path in the results.
@@ -129,7 +142,7 @@ class Gate(Params):
     which less is better may rise. ``equals`` names what it has to be.
     """
 
-    metric: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\[[^\[\]]*\])?\..+$")
+    metric: Annotated[str, AfterValidator(_metric)]
     min: _Number | None = None
     max: _Number | None = None
     max_drop: _Margin | None = None
@@ -144,6 +157,8 @@ class Gate(Params):
     def _says_something(self) -> Gate:
         if all(getattr(self, name) is None for name in _BOUNDS):
             raise PydanticCustomError("bound", f"one of {', '.join(_BOUNDS)} is needed")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise PydanticCustomError("bounds", "min is over max, so no run could pass: exchange them")
         return self
 
     @property

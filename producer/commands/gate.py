@@ -15,7 +15,7 @@ from evalq.producer.comparing.decision_files import (
     errors_written,
     finish_decision,
 )
-from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy
+from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy, located
 from evalq.producer.comparing.operands import folders_of
 from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
 from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
@@ -67,13 +67,14 @@ def _gate(
         if not candidates:
             raise UsageError("name the run to gate (a folder, an id or a file), or plan one with --dry-run")
         rules, runs = load_policy(policy), candidates_of(candidates, servers)
-        if confirm:
-            options = ConfirmOptions(
-                folders_of(candidates), invocation.backend(), invocation.output.reporter("calls"), base_target
-            )
-            decision = confirm_runs(rules, runs, baseline, servers, options, candidate)
-        else:
-            decision = gate_runs(rules, runs, baseline, servers, candidate=candidate, mode=mode or "policy")
+        with located(policy, rules):
+            if confirm:
+                options = ConfirmOptions(
+                    folders_of(candidates), invocation.backend(), invocation.output.reporter("calls"), base_target
+                )
+                decision = confirm_runs(rules, runs, baseline, servers, options, candidate)
+            else:
+                decision = gate_runs(rules, runs, baseline, servers, candidate=candidate, mode=mode or "policy")
     return finish_decision(decision, runs, outputs, as_json=as_json, allow_inconclusive=allow_inconclusive)
 
 

@@ -19,7 +19,7 @@ from evalq.evalcore.compare.single_cases import CaseHistory, past_of
 from evalq.evalcore.compare.spending import SINGLE, Errors, growing_run_errors, look_count
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.measures import pass_measure
-from evalq.evalcore.contract.params import load_mapping, validate
+from evalq.evalcore.contract.params import line_of, load_mapping, validate
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.gate_record import GateRecord, with_look
@@ -90,6 +90,21 @@ Mode = Literal["policy", "recorded", "statistical", "single"]
 def load_policy(path: str | Path) -> Policy:
     """The policy in a YAML or JSON file. Raises ConfigError with the file and the key."""
     return validate(Policy, load_mapping(path), str(path))
+
+
+@contextlib.contextmanager
+def located(path: str | Path, policy: Policy) -> Iterator[None]:
+    """Add file, line and key path to an error of the block that is about one demand of the policy in ``path``."""
+    try:
+        yield
+    except UsageError as error:
+        for number, gate in enumerate(policy.gates):
+            if str(error).startswith(f"{gate.metric}: "):
+                key = ("gates", number, "metric")
+                line = line_of(path, key)
+                at = f"{path}:{line}" if line else str(path)
+                raise UsageError(f"{at}: {'.'.join(map(str, key))}: {error}") from error
+        raise
 
 
 def candidates_of(names: Sequence[str], servers: Servers) -> list[RunCases]:

@@ -39,12 +39,14 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.counting import why_no_number
+from evalq.evalcore.compare.counting import USAGE_NUMBERS, why_no_number
 from evalq.evalcore.compare.gate import run_meant
+from evalq.evalcore.compare.numbers import why_no_change
 from evalq.evalcore.compare.outlook import off_scale
-from evalq.evalcore.compare.policy import Gate, Policy
+from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, inputs_of, live_calls
+from evalq.evalcore.contract.measures import number_at
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, UsageError
@@ -66,6 +68,10 @@ from evalq.producer.suites.run_model import (
     wrong,
 )
 from evalq.producer.sweep.options import SweepOptions
+from evalq.workers.targets.spec import is_spec
+
+TARGET_OPTIONS = ("target", "judge", "embedder")
+"""Keys of a run that name a target."""
 
 # Whether a run will have the numbers of the policy, checked before it is paid for.
 
@@ -97,8 +103,16 @@ def _why_no_passes(path: str, evaluator: Evaluator[Any, Any]) -> str:
 
 
 def _why_off_scale(gate: Gate, evaluator: Evaluator[Any, Any]) -> tuple[str, str] | None:
-    """The key of ``gate`` with a value off the number's scale, and the reason; None without one."""
+    """The key of ``gate`` whose value no run could have, or any run has, and the reason; None without one."""
     measure = gate.measure_in(evaluator.measures.measures if evaluator.measures else ())
+    usage = gate.path.startswith("usage.")
+    if measure is None and usage and gate.max is not None and gate.max < 0:
+        return "max", f"max {gate.max:g}: no time, cost or count is below 0, so that no run could pass"
+    # Only of these numbers a suite knows before its runs whether more or less of them is better.
+    better = measure.better if measure else number_at(gate.path, USAGE_NUMBERS).better if usage else None
+    if better and (why := why_no_change(gate, better)):
+        key = next(name for name in CHANGES if getattr(gate, name) is not None)
+        return key, why.removeprefix(f"{gate.metric}: ")
     return off_scale(gate, measure) if measure is not None else None
 
 
@@ -299,6 +313,11 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
 def _run(at: FileLocation, written: dict[str, Any]) -> PlannedRun:
     evaluator = plugins.get(at.checked(AnyRun, written).evaluator)
     run = at.checked(run_model(evaluator.name), written)
+    for key in TARGET_OPTIONS:
+        # A suite may come from anybody, as in a pull request, and such a name is a program, a function or a host.
+        if is_spec(named := getattr(run, key, None) or ""):
+            reason = f"a suite names targets of a targets file only: put {named} there under a name, and give --targets"
+            raise at.wrong((key,), reason)
     base, options = Path(at.path).parent, evaluator.command.options
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [beside(base, item) for item in getattr(run, evaluator.command.positional)]
