@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
+from tests.bench import hostile_ci
 from tests.deploy.programs import program, run
 from tests.integration.harness import EVALQ, clean_environment
 from tests.unit.comparing.conftest import BAD, GOOD
@@ -317,3 +318,13 @@ def test_the_agents_tests_run_by_their_script(tmp_path: Path, words: list[str], 
     done = shell(f'"{CI}/run_vs_tests.sh" {" ".join(words)} --format json --inline > results.json', tmp_path)
     assert done.returncode == 0, done
     assert json.loads((tmp_path / "results.json").read_text())["test_run"]["total_tests"] == cases
+
+
+def test_a_hostile_server_turns_no_unchanged_prompt_red(tmp_path: Path) -> None:
+    """8 % status 429, 3 % 500, 1 % a proxy's page, 1 % cut: `python -m tests.bench.hostile_ci` does it twenty times."""
+    with hostile_ci.hostile_server(3) as url:
+        hostile_ci.prepare(tmp_path, url)
+        unchanged, worse = (hostile_ci.job(tmp_path, name, f"{name}-1") for name in ("unchanged", "worse"))
+    assert unchanged.decided in ("GO", "INCONCLUSIVE")
+    assert worse.decided in ("NO-GO", "SUSPECT")
+    assert (unchanged.code, worse.code) == (0 if unchanged.decided == "GO" else 4, 1 if worse.decided == "NO-GO" else 4)
