@@ -107,8 +107,8 @@ def _walk(page: str, server: Server, folder: Path) -> dict[tuple[str, ...], int]
             codes[tuple(words)] = main(words) or 0
             if words[:2] == ["baseline", "set"]:  # what follows is of a later pull request
                 (folder / "results").rename(folder / "results-of-main")
-            if words[0] == "vs" and (folder / "results").exists():
-                shutil.copyfile(folder / "results" / "vs" / "report.json", folder / "results.json")
+            if (report := folder / "results" / "vs" / "report.json").is_file():  # as `--format json` prints it
+                shutil.copyfile(report, folder / "results.json")
     finally:
         for worker in workers:
             worker.terminate()
@@ -119,7 +119,8 @@ def _walk(page: str, server: Server, folder: Path) -> dict[tuple[str, ...], int]
 
 def _first_yaml(page: str, begins: str) -> str:
     text = (TOP / "docs" / page).read_text(encoding="utf-8")
-    return next(block for block in _YAML.findall(text) if block.startswith(begins))
+    blocks: list[str] = _YAML.findall(text)
+    return next(block for block in blocks if block.startswith(begins))
 
 
 def test_the_first_run(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
