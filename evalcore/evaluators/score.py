@@ -25,7 +25,7 @@ from evalq.evalcore.contract.evaluator import (
 from evalq.evalcore.contract.measures import Measure, Measures, Number, Observation
 from evalq.evalcore.contract.plugins import error_with_line, stdout_to_stderr
 from evalq.evalcore.contract.scoring import NAME, scoring_function
-from evalq.evalcore.errors import ConfigError, resource_shortage
+from evalq.evalcore.errors import ConfigError, UsageError, resource_shortage
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Faults
 from evalq.evalcore.naming import kind_of, shorten
@@ -49,6 +49,7 @@ from evalq.evalcore.views.markdown import failed_section, failed_table, fault_ta
 from evalq.evalcore.views.metrics import Metric
 
 _LONG = 200
+_TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".parquet")
 
 
 class ScoreParams(Params):
@@ -83,8 +84,16 @@ class _NoScoreError(ValueError):
 
 
 def _with_function(request: Request) -> Request:
-    """``request`` with the name and the digest of this process's function. Raises ConfigError without one."""
+    """Return ``request`` with the name and the digest of this process's function.
+
+    Raises ConfigError without one, and UsageError for an input that is a table."""
     function = scoring_function()
+    for path in request.inputs:
+        if path.lower().endswith(_TABLES):
+            raise UsageError(
+                f"{path}: evalq score reads JSON lines, an object a line; convert the table first, say with pandas: "
+                f"pd.read_csv({path!r}).to_json('outputs.jsonl', orient='records', lines=True)"
+            )
     own = {"function": function.name, "source": function.source}
     for key, value in own.items():
         if request.params.get(key, value) != value:

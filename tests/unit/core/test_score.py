@@ -162,3 +162,12 @@ def test_a_resume_needs_the_same_file(folder: Path, capfd: pytest.CaptureFixture
 def test_a_name_is_a_file_and_perhaps_a_function() -> None:
     assert split_scorer("a/b.py") == (Path("a/b.py"), "")
     assert split_scorer("a/b.py:c") == (Path("a/b.py"), "c")
+
+
+def test_a_table_is_refused_with_what_to_do(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """And no run begins."""
+    _write("def score(r): return 1\n")
+    Path("rows.CSV").write_text("a,b\n1,2\n")
+    assert main(["score", "mine.py", "rows.CSV", "--inline"]) == 2
+    assert "to_json('outputs.jsonl'" in capfd.readouterr().err
+    assert not Path("evalq-runs").exists()
