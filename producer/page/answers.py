@@ -235,6 +235,7 @@ class RecordedAnswers:
         self._files: dict[str, Path | None] = {}
         self._streams: dict[Path, tuple[BufferedReader, int]] = {}
         self._prompts: BufferedReader | None = None
+        self._prompted = True
         self._question: tuple[str, ShownQuestion | None] = ("", None)
 
     def of(self, record: str) -> tuple[ShownQuestion | None, ShownAnswer] | None:
@@ -272,9 +273,13 @@ class RecordedAnswers:
         """The question about ``case``: cases come in the order of the prompts."""
         if self._question[0] == case:
             return self._question[1]
+        if not self._prompted:
+            return None
         with contextlib.suppress(EvalqError, OSError):
             if self._prompts is None:
+                self._prompted = False  # until it is open: recorded outputs have no prompts
                 self._prompts = open_input(self._folder.own(PROMPTS))
+                self._prompted = True
             piece = b'{"case":' + msgspec.json.encode(case) + b","
             while line := self._prompts.readline():
                 if line.startswith(piece):
