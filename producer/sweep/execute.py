@@ -1,4 +1,4 @@
-"""Carrying a sweep out: the calls first, then the evaluation of what was recorded, in one folder."""
+"""Carry out a sweep in its folder: first the calls, then the evaluation of the recorded outputs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def carry_out_sweep(sweep: Sweep, backend: Backend, reporter: Reporter) -> tuple[Job, dict[str, Json]]:
     """Call, record and evaluate; returns the evaluation's job and its report.
 
-    Raises what driving a sweep and a job raises; the folder can be resumed after anything but faulty input.
+    Raises the errors of driving a sweep and a job. The folder can be resumed after any of them except faulty input.
     """
     with hold_folder(sweep.folder, backend) as interrupts:
         return _carry_out_here(sweep, backend, reporter, interrupts)
@@ -55,10 +55,10 @@ def resume_sweep(
     reporter: Reporter,
     budgets: tuple[int | None, float | None] = (None, None),
 ) -> tuple[Sweep, Job, dict[str, Json]]:
-    """`carry_out_sweep` for one that was left, under other ``budgets`` (calls, cost) where those are given.
+    """`carry_out_sweep` for the unfinished sweep in ``folder``, with new ``budgets`` (calls, cost) if given.
 
-    It is read only when nobody else can write there any more. Raises AlreadyRunning, what `Sweep.load` raises, and
-    UsageError for a run that is over.
+    The folder is read after it is locked. Raises AlreadyRunning, the errors of `Sweep.load`, and UsageError for a run
+    that is over.
     """
     with hold_folder(folder, backend) as interrupts:
         _refuse_over(folder)
@@ -70,11 +70,11 @@ def resume_sweep(
 
 
 def _loaded(folder: RunFolder) -> Sweep:
-    """`Sweep.load`; of one that it refuses the outputs, which it names, are written down where a kill left none."""
+    """`Sweep.load`; if it refuses the sweep, first write the outputs file that its message names, if it is missing."""
     try:
         return Sweep.load(folder)
     except ConfigError:
-        # What the sweep is refused for is the error to tell, and no other.
+        # Report only the error of loading.
         with contextlib.suppress(EvalqError, OSError):
             sweep = Sweep.asked_in(folder, same=False)
             if sweep is not None and sweep.recorded.count and not sweep.outputs.exists():
@@ -83,8 +83,10 @@ def _loaded(folder: RunFolder) -> Sweep:
 
 
 def _refuse_unnamed(folder: RunFolder, backend: Backend) -> None:
-    """Raise UsageError where calls were handed out by a server that is not named: it may hold answers that are paid
-    for, and its processes may still call. Once all of them are collected the folder is enough.
+    """Raise UsageError if the calls go through a server and none is named.
+
+    The server may hold paid answers, and its processes may still call. Once all answers are collected, the folder is
+    enough.
     """
     info = folder.info()
     if info.server and not backend.settings.broker and info.state not in ("done", "retrying"):
@@ -106,23 +108,23 @@ def _refuse_over(folder: RunFolder) -> None:
 def _carry_out_here(
     sweep: Sweep, backend: Backend, reporter: Reporter, interrupts: Interrupts
 ) -> tuple[Job, dict[str, Json]]:
-    """`carry_out_sweep` for whoever holds the folder already."""
+    """`carry_out_sweep` for a folder that is already locked."""
     try:
-        # Before the first call: whoever resumes after a kill finds it there.
+        # Before the first call, so that a resume after a kill finds it.
         _note_targets(backend, sweep.folder)
         alone = calls_alone(sweep, backend)
         with shared_backend(backend, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=not alone) as shared:
-            # Imported while what was started here comes up.
+            # Import the driver while the processes started here come up.
             _make_calls(sweep, LocalTargets(backend) if alone else shared, backend, reporter, interrupts)
             if not alone:
                 _forget_evaluation(sweep, shared, backend, reporter)
             job = sweep.job()
             report = carry_out_here(job, shared, reporter, backend)
-            # Not before the report is there: until then a resume needs what was asked and recorded.
+            # Only after the report is written: until then a resume needs these files.
             sweep.drop_working_files()
             return job, report
     except (UsageError, ConfigError):
-        # One begun before may have outputs in the ledger, and one that asks about outputs has paid for answers.
+        # Discard only a new sweep without paid answers: an older one may have outputs in the ledger.
         if sweep.new and not sweep.recorded.count and not any(each.recorded.count for each in _further(sweep)):
             sweep.folder.discard()
         raise
@@ -131,13 +133,13 @@ def _carry_out_here(
 def _make_calls(
     sweep: Sweep, where: Backend | LocalTargets, backend: Backend, reporter: Reporter, interrupts: Interrupts
 ) -> None:
-    """All calls: those for outputs, where a target is called, and those about outputs."""
+    """Make all calls: those of the target, if there is one, and then those of judges."""
     from evalq.producer.sweep.calls import Calling, ask_further
 
     if sweep.stage is not None:
         from evalq.producer.sweep.judge_targets import refuse_uncalled
 
-        # Before the first call: outputs would be paid for that cannot be judged then.
+        # Before the first call, so that no outputs are paid for that cannot be judged.
         refuse_uncalled(sweep, backend, backend if isinstance(where, LocalTargets) else where)
     used = (0, 0.0)
     if sweep.live.target:
@@ -154,14 +156,14 @@ def _further(sweep: Sweep) -> list[JudgeSweep]:
 
 
 def _note_targets(backend: Backend, folder: RunFolder) -> None:
-    """Note the targets file in the user's own state, so that a resume need not name it; a fleet has one of its own."""
+    """Note the targets file in the user's state, so that a resume need not name it. A fleet has its own file."""
     asked = backend.asked
     if asked.targets and not asked.broker:
         note_targets(folder, _question(folder), asked.targets)
 
 
 def _question(folder: RunFolder) -> str:
-    """The digest of what the sweep in ``folder`` asks; empty for none, and where its prompts are not those it names."""
+    """The digest of the sweep's questions; "" without a sweep, or if the prompts do not match its head."""
     head = next((read_head(folder.path, name) for name in (HEAD, ASKED) if (folder.path / name).is_file()), None)
     if head is None:
         return ""
@@ -172,9 +174,9 @@ def _question(folder: RunFolder) -> str:
 
 
 def with_targets(backend: Backend, folder: RunFolder) -> Backend:
-    """``backend`` with the targets file that this user named for the run last, where none is named now, nor a fleet.
+    """``backend``, with the targets file that this user last named for the run if neither file nor fleet is named now.
 
-    Raises UsageError where the folder names files that it may not choose, and where the targets file has changed.
+    Raises UsageError if the folder names files that it may not choose, or if the targets file has changed.
     """
     refuse_foreign_paths(folder, backend)
     settings = backend.settings
@@ -187,7 +189,7 @@ def with_targets(backend: Backend, folder: RunFolder) -> Backend:
 
 
 def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request: Request) -> None:
-    """Raise UsageError for what cannot be left to the processes that call."""
+    """Raise UsageError for options that need a producer, with which a sweep cannot be detached."""
     judge_stage = live_calls(evaluator).judge_stage
     if judge_stage is not None and judge_stage.begin(request) is not None:
         raise UsageError("--detach goes with no judge: a producer has to stay to ask about the outputs; omit --detach")
@@ -198,7 +200,7 @@ def refuse_detached(live: SweepOptions, evaluator: Evaluator[Any, Any], request:
 
 
 def launch_sweep(given: Sweep | RunFolder, backend: Backend, reporter: Reporter) -> None:
-    """Leave a sweep (or the one begun in a folder) to the processes that call."""
+    """Leave a sweep (or the unfinished one in a folder) to the fleet's calling processes."""
     from evalq.producer.sweep.ledger_calls import sweep_driver
 
     with hold_folder(given.folder if isinstance(given, Sweep) else given, backend) as interrupts:

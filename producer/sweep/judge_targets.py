@@ -1,4 +1,4 @@
-"""The targets that judge a sweep's outputs: known, priced, and of one setting from the first reply to the last."""
+"""Check the targets that judge a sweep's outputs: known, priced, and with the same settings for all replies."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _POLL_SECONDS = 0.2
 
 
 def refuse_uncalled(sweep: Sweep, backend: Backend, shared: Backend) -> None:
-    """Raise UsageError, before anything is paid, where a target that is to be asked about outputs cannot be.
+    """Raise UsageError if a judge of the outputs cannot be called, before anything is paid.
 
-    A fleet that nobody is in yet says nothing.
+    For a fleet without processes, nothing is known yet, and nothing is refused.
     """
     if sweep.stage is None:
         return
@@ -51,10 +51,11 @@ def refuse_uncalled(sweep: Sweep, backend: Backend, shared: Backend) -> None:
 def settle_targets(
     sweep: Sweep, backends: tuple[Backend | LocalTargets, Backend], reporter: Reporter, targets: Sequence[str]
 ) -> dict[str, TargetSettings]:
-    """{target: the settings under which it is asked} of those that are: those of its replies, where there are any.
+    """{target: the settings under which evalq asks it}; if it has replies, those of the replies.
 
-    Waits until somebody can call each. ``backends``: where calls are made, and what a user would name to resume them.
-    Raises UsageError where a target has no such settings any more, or several; what waiting for a server raises.
+    Waits until a process can call each target. ``backends`` are the place of the calls, and the options to name for a
+    resume. Raises UsageError if a target no longer has these settings, or has several, and errors of waiting for a
+    server.
     """
     where, backend = backends
     if isinstance(where, LocalTargets):
@@ -70,7 +71,7 @@ def settle_targets(
             asked = [each for each in before if each.header.target == target]
             for each in asked:
                 if each.settings not in configs:
-                    # Before it is judged which settings count: replies that wait there count, too.
+                    # Before deciding on the settings: replies that wait in the ledger count, too.
                     retry(partial(_collect, each, ledger))
             found[target] = msgspec.structs.replace(settled, config=_one_of(configs, target, asked, settled.parts))
             for each in asked:
@@ -90,12 +91,12 @@ def _settle_alone(sweep: Sweep, callers: Callers, targets: Sequence[str]) -> dic
 
 
 def _collect(before: JudgeSweep, ledger: SweepLedger) -> None:
-    """What was paid for and its last driver did not live to collect: it decides whether there are replies."""
+    """Record the replies that the last driver was killed before collecting."""
     before.recorded.add(list(filter(before.header.has_call, ledger.waiting(before.run))))
 
 
 def _forget(before: JudgeSweep, ledger: SweepLedger) -> None:
-    """Nobody is to make further calls of it, unless another producer has them made."""
+    """Remove an earlier judge sweep from the ledger, unless another producer drives it."""
     look = ledger.poll(before.run)
     if look is None:
         return
@@ -105,8 +106,10 @@ def _forget(before: JudgeSweep, ledger: SweepLedger) -> None:
 
 
 def _one_of(configs: Collection[str], target: str, before: Sequence[JudgeSweep], parts: Mapping[str, str]) -> str:
-    """The digest among ``configs`` under which ``target`` is asked. Raises UsageError for several, and for others than
-    those of its replies ``before``; ``parts`` are those of each setting now.
+    """The settings' digest among ``configs`` under which evalq asks ``target``.
+
+    Raises UsageError if there are several, or none equals that of the earlier replies (``before``). ``parts`` are the
+    digests of the single settings now, from which the message names those that changed.
     """
     replied = [each for each in before if each.replies]
     # Settings without a reply may change: it must be possible to fix a misspelt model.
@@ -140,13 +143,13 @@ def _targets(stage: Stage) -> list[str]:
 
 
 def _settled(callers: Callers, target: str) -> TargetSettings:
-    """The settings by the file here; of no digest where that does not have it."""
+    """The target's settings in this command's targets file; an empty digest if it is not there."""
     named = choose(callers.here, target) if callers.here else None
     return TargetSettings("") if named is None else TargetSettings(config_digest(named), setting_digests(named))
 
 
 def _awaited(sweep: Sweep, target: str, client: redis.Redis, retry: ServerRetry, reporter: Reporter) -> set[str]:
-    """The digests of a target's settings at processes that call, as soon as there are any. Raises UsageError."""
+    """Wait for processes that can call the target; return the digests of its settings there. Raises UsageError."""
     warnings, heartbeats = Warnings(), Heartbeats(client)
     header = SweepHeader(sweep.run, target, code_version(), 1, 1)
     served = CallingProcesses(heartbeats, header, warnings, priced=bool(sweep.live.max_cost))

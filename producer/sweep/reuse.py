@@ -1,4 +1,4 @@
-"""Outputs that are paid for already: those of earlier runs (`--reuse`), and those in a cache file (`--cache`)."""
+"""Outputs that are already paid for: from earlier runs (`--reuse`) and from a cache file (`--cache`)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from evalq.producer.folder.lock import RunLock, holder
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
 
-# Each step is synced: single outputs would take long, and all at once would take memory.
+# Outputs per step: each step is synced to disk, so single outputs would be slow, and all at once would take memory.
 _STEP = 500
 
 
 class SourceRun:
-    """The run in a folder whose outputs are taken. Raises UsageError where it has none."""
+    """A run whose outputs another run reuses. Raises UsageError if it has no outputs file."""
 
     def __init__(self, path: str) -> None:
         self.folder = RunFolder.existing(Path(path))
         self.run = self.folder.info().run
         self.otherwise = 0
-        """Outputs of the same questions that were of other settings of the target, and so not taken."""
+        """The number of outputs for the same prompts that were not reused, because the target had other settings."""
         if not self._outputs.is_file():
             info = self.folder.info()
             raise UsageError(
@@ -47,13 +47,12 @@ class SourceRun:
         config: str,
         has: Callable[[int], bool] = lambda call: False,
     ) -> Iterator[list[Output]]:
-        """Its outputs that a sweep of ``prompts`` wants and ``has`` not, under settings of the digest ``config``; some
-        at a time.
+        """The outputs that a sweep of ``prompts`` needs and does not have (``has``), in blocks.
 
-        Of failures those alone that were the agent's, unless the sweep extends this very run: then it has them all.
-        Raises WireError for a damaged file.
+        Only outputs under the target's settings ``config`` (a digest). Only failures that the agent caused; a sweep
+        that extends this run gets all failures. Raises WireError for a damaged file.
         """
-        # By the words, too: a case may have another question by now under the id of then.
+        # Compare the prompt as well as the id: a case may have another question now.
         numbers = {(prompt.case, prompt.digest): number for number, prompt in enumerate(prompts)}
         step: list[Output] = []
         for output in self._read():
@@ -63,7 +62,7 @@ class SourceRun:
             call = output.repeat * len(prompts) + number
             if output.config != config:
                 self.otherwise += 1
-            # An extension takes failures, too: asked again alone they would have a chance that successes do not get.
+            # An extension takes failures, too: only failures would get a second chance otherwise.
             elif not has(call) and (live.extends == self.run or not _unanswered(output)):
                 step.append(msgspec.structs.replace(output, call=call))
             if len(step) == _STEP:
@@ -85,24 +84,24 @@ class SourceRun:
 
     @property
     def lineage(self) -> Lineage | None:
-        """Whose outputs it took itself."""
+        """The lineage of this run: the runs whose outputs it reused itself."""
         return self.folder.info().lineage
 
     @property
     def report(self) -> str:
-        """The digest of its report, by which a comparison knows it; empty while it has none."""
+        """The digest of its report, which comparisons use; "" without a report."""
         if not self.folder.reported:
             return ""
         return hashlib.sha256(read_plain(self.folder.path / "report.json")).hexdigest()
 
 
 def lineage_of(givers: Mapping[str, SourceRun], reused: Counter[str]) -> Lineage | None:
-    """The message about a run that reused this many outputs of each of ``givers``; None if it reused none."""
+    """The lineage of a run that reused this many outputs of each of ``givers``; None if it reused none."""
     taken = {run: count for run, count in reused.items() if run and count > 0}
     if not taken:
         return None
     akin, number, first = set(taken), 1, ""
-    # Sort by count and name, so that the message does not depend on the order of the named runs.
+    # Sort by count and name, so that the lineage does not depend on the order of the named runs.
     for run in sorted(taken, key=lambda run: (-taken[run], run)):
         giver = givers[run]
         before = giver.lineage
@@ -123,7 +122,8 @@ _SCHEMA = (
   target text not null, config text not null, prompt text not null, "case" text not null, repeat integer not null,
   output blob not null, primary key (target, config, prompt, "case", repeat)
 ) without rowid""",
-    # Who is about to ask what: it counts while that sweep holds its lock, which the kernel gives back however it ends.
+    # Which sweep is asking what. A claim counts while that sweep holds its lock file; the kernel releases the lock even
+    # if the process is killed.
     """create table if not exists claims (
   target text not null, config text not null, prompt text not null, "case" text not null, holder text not null,
   primary key (target, config, prompt, "case")
@@ -132,46 +132,47 @@ _SCHEMA = (
 
 
 class Cache:
-    """Outputs by target, its settings' digest, the prompt's digest, case and repeat; errors are never kept.
+    """A file of outputs by target, settings' digest, prompt's digest, case and repeat; it never stores errors.
 
-    Several processes may use one file at once; of two sweeps that ask the same, the one that did not `claim` it waits.
+    Several processes may use one file at the same time. If two sweeps ask the same, one of them `claim`s it, and the
+    other one waits.
     """
 
     def __init__(self, path: str | Path, then: str = "name another file with --cache, or omit it") -> None:
-        """Raises StorageError for a file that is no cache or cannot be written; ``then`` says what to do there."""
+        """Raises StorageError if the file is not a cache or cannot be written; ``then`` says in the message what to do."""
         self._path = path
         self._then = then
         self._name = secrets.token_hex(6)
         self._lock: RunLock | None = None
         with self._telling():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            # Other sweeps may write to the same file: each holds it for one transaction.
+            # Other sweeps may write to the same file; each one locks it for one transaction.
             self._db = sqlite3.connect(path, timeout=30)
             with self._db:
                 for table in _SCHEMA:
                     self._db.execute(table)
 
     def find(self, target: str, config: str, prompt: Prompt, repeats: Sequence[int]) -> dict[int, Output]:
-        """{repeat: output} of those that are known. Raises WireError for a damaged entry."""
+        """{repeat: output} of the stored ones among ``repeats``. Raises WireError for a damaged entry."""
         query = (
             "select repeat, output from outputs where target = ? and config = ? and prompt = ?"
             ' and "case" = ? and repeat between ? and ?'
         )
         wanted = set(repeats)
-        # A range, then exactly those: one query for each prompt instead of one for each repeat.
+        # Select a range and filter it: one query per prompt instead of one per repeat.
         bounds = (min(repeats), max(repeats)) if repeats else (0, -1)
         with self._telling():
             rows = self._db.execute(query, (target, config, prompt.digest, prompt.case, *bounds))
             return {repeat: Output.from_wire(data) for repeat, data in rows if repeat in wanted}
 
     def some(self, target: str, config: str, most: int) -> list[Output]:
-        """Any outputs of a target under these settings, ``most`` at most. Raises WireError for a damaged entry."""
+        """Up to ``most`` outputs of a target under these settings. Raises WireError for a damaged entry."""
         query = "select output from outputs where target = ? and config = ? limit ?"
         with self._telling():
             return [Output.from_wire(data) for (data,) in self._db.execute(query, (target, config, most))]
 
     def keep(self, outputs: Sequence[Output]) -> None:
-        """Add outputs; one that is known already stays as it is."""
+        """Add outputs without replacing stored ones."""
         rows = [
             (output.target, output.config, output.prompt, output.case, output.repeat, msgspec.json.encode(output))
             for output in outputs
@@ -181,14 +182,14 @@ class Cache:
             self._db.executemany("insert or ignore into outputs values (?, ?, ?, ?, ?, ?)", rows)
 
     def claim(self, target: str, config: str, prompts: Iterable[Prompt]) -> dict[str, int]:
-        """Claim the right to ask all of these, until `close`: nobody else who asks first takes them from here.
+        """Claim all of these prompts until `close`, so that other sweeps wait for this one's answers.
 
-        Where others have some of them nothing is claimed: returns how many each has, by its host and pid. All or
-        nothing, so that no two sweeps ever wait for each other.
+        If others have claimed some, claim nothing, and return {host and pid: how many}. All or nothing, so that no two
+        sweeps wait for each other.
         """
         asked = {(prompt.digest, prompt.case) for prompt in prompts}
         with self._telling():
-            if others := self._others(target, config, asked):  # asked often: a look need not stop those who write
+            if others := self._others(target, config, asked):  # read first: frequent polls must not block writers
                 return others
             if self._lock is None:
                 self._lock = RunLock.take(self._lock_of(self._name))
@@ -197,7 +198,7 @@ class Cache:
                 for name in self._holders() - {self._name}:
                     if not holder(self._lock_of(name)):
                         self._db.execute("delete from claims where holder = ?", (name,))
-                        # Nobody takes it again: each sweep has a name of its own.
+                        # Safe to remove: every sweep has its own lock file.
                         self._lock_of(name).unlink(missing_ok=True)
                 if others := self._others(target, config, asked):
                     return others
@@ -206,8 +207,8 @@ class Cache:
         return {}
 
     def close(self) -> None:
-        """Let go of the file, and of what was claimed."""
-        with contextlib.suppress(sqlite3.Error), self._db:  # what stays there counts no more, without its lock
+        """Close the file, and release the claims."""
+        with contextlib.suppress(sqlite3.Error), self._db:  # claims that remain do not count without the lock
             if self._lock is not None:
                 self._db.execute("delete from claims where holder = ?", (self._name,))
         self._db.close()
@@ -221,7 +222,7 @@ class Cache:
         return {name for (name,) in self._db.execute("select distinct holder from claims")}
 
     def _others(self, target: str, config: str, asked: set[tuple[str, str]]) -> dict[str, int]:
-        """How many of these questions others have claimed who live."""
+        """{host and pid: how many of these prompts it has claimed} of other living sweeps."""
         query = 'select prompt, "case", holder from claims where target = ? and config = ? and holder != ?'
         rows = self._db.execute(query, (target, config, self._name))
         found = Counter(name for prompt, case, name in rows if (prompt, case) in asked)

@@ -1,4 +1,4 @@
-"""Calls over HTTP: one request, its reply read within bounds, and every way it can fail given its kind."""
+"""Calls over HTTP: send a request, read its reply within limits, and give each failure its kind."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, deeper_than
 from evalq.workers.targets.answers import Failure, FailureKind, Quota, RateLimits, begin_of, off_loop
 
-# -- the body of a reply, read raw and within bounds: what it unpacks to is counted before it is there ---
+# -- the body of a reply: read raw, and limited both as sent and as unpacked ----------------------------
 
 _GZIP = 16 + zlib.MAX_WBITS
 _PIECES_A_STEP = 256
-"""Pieces after which other calls have their turn: a server may send a byte at a time."""
-# Smaller pieces than this on average are a way to keep this process busy, not a reply.
+"""After this many pieces other calls get their turn, because a server may send single bytes."""
+# A reply with a smaller mean piece is refused: it would only keep this process busy.
 _BYTES_A_PIECE = 64
 _FREE_PIECES = 10_000
 
 
 _LAYERS = ("_stream", "_httpcore_stream", "_connection")
-"""Attributes by which the streams of httpx and httpcore lead to the connection."""
+"""Attributes that lead from a stream of httpx or httpcore to its connection."""
 
 
 class _ReplyBody(msgspec.Struct, frozen=True):
-    """``data`` as far as it was read, and the ``fault`` for which the rest was not; "" where all is there."""
+    """The ``data`` that was read, and the ``fault`` that ended the reading early, or ""."""
 
     data: bytes
     fault: str = ""
 
 
 async def _read_body(response: httpx.Response, most: int) -> _ReplyBody:
-    """At most ``most`` bytes, as sent and as unpacked. One layer of gzip is unpacked, though none was asked for.
+    """Read a body of at most ``most`` bytes, both as sent and as unpacked. Unpacks one layer of gzip.
 
-    Raises httpx.HTTPError when the connection fails.
+    evalq never asks for gzip, but some servers send it. Raises httpx.HTTPError if the connection fails.
     """
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity", "gzip", "x-gzip"):
@@ -67,7 +67,7 @@ async def _read_body(response: httpx.Response, most: int) -> _ReplyBody:
             data += piece
         else:
             try:
-                # One byte above the bound is enough to refuse it: the rest of a decompression bomb stays packed.
+                # Unpack at most one byte beyond the limit: it is enough to refuse a decompression bomb.
                 data += unpack.decompress(piece, most + 1 - len(data))
             except zlib.error:
                 return _ReplyBody(bytes(data), "the reply is not the gzip that its Content-Encoding says")
@@ -75,23 +75,23 @@ async def _read_body(response: httpx.Response, most: int) -> _ReplyBody:
                 return _ReplyBody(bytes(data), "the reply goes on behind the end of its gzip")
         if max(sent, len(data)) > most:
             return _ReplyBody(bytes(data), f"the reply is longer than max_bytes, {most}")
-    # An empty body is no gzip, and no fault either.
+    # An empty body is not gzip, but it is valid.
     if unpack is not None and sent and not unpack.eof:
         return _ReplyBody(bytes(data), "the reply's gzip is cut off")
     return _ReplyBody(bytes(data))
 
 
 def _has_surplus(response: httpx.Response) -> bool:
-    """Whether something came behind a reply that was read to its end, or nobody can say so.
+    """Whether bytes followed the reply, or that is unknown; the connection must not be used again then.
 
-    It would be read as the answer to the next request on that connection: no client may use it again.
+    The next request on that connection would take these bytes for its reply.
     """
     if "transfer-encoding" in response.headers and "content-length" in response.headers:
-        return True  # two ends of one body: the server and whoever stands before it may see different ones
+        return True  # two lengths: the server and a proxy may see different ends of the body
     stream = response.extensions.get("network_stream")
     if stream is None or stream.get_extra_info("is_readable"):
         return True
-    # httpcore starts the next cycle with what h11 has read and not used, and has no public way to ask for it.
+    # httpcore starts the next cycle with bytes that h11 has read but not used, and has no public access to them.
     found: object = response.stream
     while found is not None:
         state = getattr(found, "_h11_state", None)
@@ -101,7 +101,7 @@ def _has_surplus(response: httpx.Response) -> bool:
     return True
 
 
-# -- what headers say of limits: Retry-After in both forms, and the x-ratelimit family ----------------
+# -- limits from headers: Retry-After in both forms, and the x-ratelimit family -------------------------
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -151,15 +151,15 @@ def _seconds(text: str | None, headers: Mapping[str, str]) -> float | None:
     if number is not None:
         return number if number < _EPOCH else max(0.0, number - _now(headers).timestamp())
     parts = _DURATION.findall(text)
-    # All of the text or nothing: "1m30x" may mean anything.
+    # The whole text must match: "1m30x" may mean anything.
     if not parts or "".join(amount + unit for amount, unit in parts) != text.strip():
         return None
     return float(sum(float(amount) * _UNITS[unit] for amount, unit in parts))
 
 
 def _number(text: str | None) -> float | None:
-    """A finite number that is not negative."""
-    # float() alone would take signs, "nan", "inf" and digits of any script.
+    """A finite, non-negative number; None for any other text."""
+    # float() would also accept signs, "nan", "inf" and digits of other scripts.
     return float(text) if text is not None and re.fullmatch(r"\s*\d{1,15}(\.\d{1,9})?\s*", text, re.ASCII) else None
 
 
@@ -172,27 +172,27 @@ def _date(text: str | None) -> datetime | None:
 
 
 def _now(headers: Mapping[str, str]) -> datetime:
-    """The server's own time where it gives one: a wrong clock here must not lengthen a wait."""
+    """The server's time from its Date header, else this machine's, whose clock may be wrong."""
     return _date(headers.get("date")) or datetime.now(UTC)
 
 
 _SHOWN = 200
 _ERROR_TEXT = 1 << 16
-"""The message in an error's body is looked for in one that is no longer."""
+"""The most characters of an error's body in which evalq looks for a message."""
 _KEEP_SECONDS = 4.0
-"""An idle connection is not used again after so long: servers close theirs after five seconds, or later."""
+"""How long an idle connection is used again; servers close theirs after five seconds or later."""
 _HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-encoding": "identity"}
-# A cookie would be sent with the next call: an agent that keeps a conversation by it would answer with what it was
-# asked before, and repeats that count as drawn apart would hang together.
+# No cookies: an agent could keep a conversation by them. Answers would depend on earlier calls, and repeats must be
+# independent.
 _NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
-# A spent account answers 429 like a rate limit, but waiting does not help: only these words tell them apart.
+# An account without credit answers 429 like a rate limit, but waiting does not help. Only these words show it.
 _QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
-# What services call a limit by the minute, though its message may link to a page named "billing", to raise it there.
+# The code of a limit per minute, whose message may link to a page named "billing".
 _RATE_WORD = "rate_limit_exceeded"
 _DOWN = (502, 503, 504)
-"""What proxies answer in place of a server that does not."""
+"""Statuses of proxies whose server does not answer."""
 _GONE = ("disconnected", "closed connection")
-"""What httpx says of a server that left; it has one error for that and for replies that it cannot read."""
+"""Words in httpx's error for a closed connection; it uses the same error class for malformed replies."""
 _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
     401: ("auth", "the server does not accept the key: see api_key_env"),
     402: ("quota", "the account is spent"),
@@ -204,7 +204,7 @@ _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply of status 2xx that is JSON: ``value``, its text, and what its headers say of ``limits``.
+    """A reply with a status 2xx and JSON: its ``value``, its text, and the ``limits`` from its headers.
 
     ``asked_bytes`` and ``reply_bytes`` are the sizes of the request and the reply.
     """
@@ -218,10 +218,10 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Web:
-    """A client of one endpoint; until closed it keeps its connections.
+    """A client of one endpoint, which keeps its connections open until `close`.
 
-    Each call in flight has a client, and so a pool of connections, of its own: a shared pool looks at every connection
-    for every call, which with a hundred in flight takes several times as long as all the rest of a call.
+    Each call in flight has its own httpx client, and so its own connection pool. A shared pool checks every connection
+    for every call, which with a hundred calls takes several times as long as the rest of a call.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
@@ -236,15 +236,15 @@ class Web:
         self._unclean: set[httpx.AsyncClient] = set()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for client in [*self._clients]:
             await client.aclose()
 
     @contextlib.asynccontextmanager
     async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client that no other call uses: the one used last, whose connection is the likeliest to be alive.
+        """A client for one call: the one used last, whose connection is most likely still open.
 
-        One whose connection did not end with the whole reply goes: what is left there would answer the next call.
+        It is dropped if the call did not read exactly its reply: the rest would answer the next call.
         """
         client, clean = self._idle.pop() if self._idle else self._made(), False
         try:
@@ -263,16 +263,16 @@ class Web:
             headers=self._headers,
             cookies=CookieJar(_NO_COOKIES),
             verify=self._trust,
-            timeout=None,  # noqa: S113 - the whole call has its limit, in the caller
+            timeout=None,  # noqa: S113 - the caller limits the whole call
             limits=httpx.Limits(keepalive_expiry=_KEEP_SECONDS),
-            follow_redirects=False,  # it would carry the key elsewhere
-            trust_env=not self._local,  # a proxy of the environment is for other machines
+            follow_redirects=False,  # a redirect would send the key to another host
+            trust_env=not self._local,  # the environment's proxies are for other machines
         )
         self._clients.add(client)
         return client
 
     async def post(self, body: Any) -> Reply | Failure:
-        """Send ``body`` as JSON; the reply, or what went wrong."""
+        """Send ``body`` as JSON. Returns the reply, or the failure."""
         began = time.monotonic()
         content = msgspec.json.encode(body)
         try:
@@ -304,7 +304,7 @@ class Web:
         else:
             fault, value = await off_loop(len(body.data), _decoded, body.data)
         if fault:
-            # What is no JSON at all was not written by the model: a proxy's page, or a body that was cut.
+            # A body that is not JSON does not come from the model: it is a proxy's page, or was cut off.
             return Failure(kind="server" if fault == _NO_JSON else "bad_output",
                            reason=_received(response, text) if fault == _NO_JSON else fault,
                            text=text, status=status, latency_seconds=seconds, limits=limits)  # fmt: skip
@@ -313,7 +313,7 @@ class Web:
 
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    """What certificates are held against; made once, since reading the bundle takes a while. Raises ConfigError."""
+    """The TLS context, made once, because reading the certificates takes a while. Raises ConfigError."""
     try:
         return httpx.create_ssl_context()
     except OSError as error:
@@ -323,7 +323,7 @@ def _ssl_context() -> ssl.SSLContext:
 
 @cache
 def _no_trust() -> ssl.SSLContext:
-    """For plain HTTP; made once, as httpx would make one for each client, which takes a millisecond."""
+    """A TLS context for plain HTTP, made once; httpx would make one for each client, which takes a millisecond."""
     return httpx.create_ssl_context(verify=False)
 
 
@@ -331,15 +331,15 @@ _NO_JSON = "the reply is not JSON"
 
 
 def _received(response: httpx.Response, text: str) -> str:
-    """What came in place of JSON, and what to look at."""
+    """The message for a reply that is not JSON."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip() or "no content type"
-    # The words last: where they are cut within a secret, its first part is looked for at the end.
+    # The server's text comes last: the search for a secret that was cut off looks only at the end.
     what = f"{_NO_JSON} but {kind} (status {response.status_code})"
     return f"{what}: check the address, and proxies on the way; it begins: {begin_of(text)}"
 
 
 def _decoded(data: bytes) -> tuple[str, Any]:
-    """("", the value of a reply), or (why it has none, None)."""
+    """("", the value of a reply), or (the fault, None)."""
     try:
         if deeper_than(MAX_ANSWER_DEPTH, data):
             return f"the reply nests deeper than {MAX_ANSWER_DEPTH} levels", None
@@ -349,11 +349,11 @@ def _decoded(data: bytes) -> tuple[str, Any]:
 
 
 def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
-    """What a status other than 2xx means, with the ``wait`` that is asked for and the server's own words."""
+    """(kind, reason) for a status other than 2xx; the reason includes the ``wait`` and the server's message."""
     said = _message(text)
-    # The words last: where they are cut within a secret, its first part is looked for at the end.
+    # The server's text comes last: the search for a secret that was cut off looks only at the end.
     detail = f"{wait}: {said}" if said else wait
-    # Before the table, in which a 429 is no more than a rate limit.
+    # Before the table, where 429 is a rate limit.
     if status == 429 and _spent(text.lower()):
         return "quota", f"HTTP 429: the account's quota is spent{detail}"
     if status in _BY_STATUS:
@@ -367,12 +367,12 @@ def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
 
 
 def _spent(text: str) -> bool:
-    """Whether a 429 is that of an account that is spent, by its body in lower case."""
+    """Whether a 429 means an account without credit, by its body in lower case."""
     return _RATE_WORD not in text and any(word in text for word in _QUOTA_WORDS)
 
 
 def _message(text: str) -> str:
-    """The message in an error's body, in the forms that are common; else how the body begins."""
+    """The message in an error's body, in common forms; otherwise the beginning of the body."""
     try:
         value = msgspec.json.decode(text[:_ERROR_TEXT].encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -384,18 +384,18 @@ def _message(text: str) -> str:
 
 
 def _cut(error: Exception) -> str:
-    """Why no whole reply came. A server of another protocol did answer: its user has to look at the URL."""
+    """The reason for an incomplete reply. If the server speaks another protocol, the message points to the URL."""
     said = str(error)
     if isinstance(error, httpx.ProxyError):
         return f"the proxy that the environment names does not lead there: {said[:_SHOWN]}"
     if isinstance(error, httpx.RemoteProtocolError) and not any(word in said for word in _GONE):
-        # At the end: there a part of a key, in what is cut, is looked for.
+        # The server's text comes last: the search for a secret that was cut off looks only at the end.
         return f"what came is not HTTP as it is read here, see the URL: {said[:_SHOWN]}"
     return f"the connection was cut: {type(error).__name__}"
 
 
 def _cause(error: BaseException) -> str:
-    """The system's own words at the root of an error."""
+    """The message of the error's root cause."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__ or error
     return str(error) or type(error).__name__
