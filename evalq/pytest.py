@@ -92,9 +92,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say what was ended, and how it goes on."""
     if "evalq._pytest.session" in sys.modules:
-        from evalq._pytest.session import told_at_end
+        from evalq._pytest.session import end_messages
 
-        for line in told_at_end(terminalreporter.config):
+        for line in end_messages(terminalreporter.config):
             terminalreporter.write_line(f"evalq: {line}", yellow=True)
 
 

@@ -1,6 +1,6 @@
-"""The `evalq` command as a session of pytest starts it: when that ends, however it does, the command ends in order.
+"""The `evalq` command as started by a session of pytest: it shuts down cleanly when the session ends or is killed.
 
-Whoever started it holds the other end of its standard input, and says nothing there.
+The session holds the other end of its standard input, and never writes to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__: list[str] = []
 def _end_with_the_session() -> None:
     while os.read(0, 1024):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)  # as a cancelled CI job does: what is paid for is kept, and can be resumed
+    os.kill(os.getpid(), signal.SIGTERM)  # like a cancelled CI job: paid answers are kept, and a run can be resumed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Suites as pytest collects them: a file, a group for each run, a test for each case, and one for the policy."""
+"""Suites as pytest items: a file per suite, a group per run, a test per case, and one test for the policy."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from evalq.workers.settings import load_settings
 
 __all__ = ["SuiteFile", "SuiteTest"]
 
-# What a finished run says of each of its cases, in the words of a test.
+# The verdict on each case of a finished run, as a test needs it.
 
 CaseVerdict = tuple[Decided, str]
-"""What was decided, and why."""
+"""(decision, reason)."""
 _WORST_FIRST: tuple[Decided, ...] = ("NO-GO", "SUSPECT", "INCONCLUSIVE", "GO")
 _NAMED = 10
 
 
 class CaseProblem(Exception):
-    """Something was not evaluated, so that there is nothing to decide."""
+    """Something was not evaluated, so there is no verdict; the message says what."""
 
 
 class CaseOutcome:
-    """One run, in `folder`, held to a policy's demands on single cases."""
+    """The verdicts on the cases of one run, in ``folder``, by a policy's demands on single cases."""
 
     def __init__(self, folder: Path, policy: Policy | None) -> None:
-        """Raises UsageError for a run whose cases nobody can tell, WireError."""
+        """Raises UsageError for a run whose cases are unknown, and WireError for a damaged folder."""
         self.run = _run(RunFolder.existing(folder))
         self.folder = folder
         self._measure = pass_measure(self.run.cases.measures)
@@ -93,7 +93,7 @@ class CaseOutcome:
 
 
 def _run(folder: RunFolder) -> RunCases:
-    """The run in ``folder``; where its evaluator declares no measures it has no cases, and its records count alone."""
+    """The run in ``folder``. If its evaluator declares no measures, it has only records, and no cases."""
     report = folder.report()
     evaluator = plugins.get(report["evaluator"])
     if evaluator.measures is not None:
@@ -110,7 +110,7 @@ def _run(folder: RunFolder) -> RunCases:
 
 
 def _demanded(policy: Policy, run: RunCases) -> dict[str, CaseVerdict]:
-    """{case: what the policy's demands on single cases come to}; the worst counts where there are several."""
+    """{case: verdict} by the policy's demands on single cases; of several, the worst counts."""
     found: dict[str, CaseVerdict] = {}
     for gate in policy.gates:
         measure = gate.measure_in(run.cases.measures)
@@ -127,14 +127,14 @@ def _demanded(policy: Policy, run: RunCases) -> dict[str, CaseVerdict]:
 
 
 class SuiteFile(pytest.File):
-    """A suite: what it will be about is known from its inputs, and nothing is evaluated to collect it."""
+    """A suite. Its tests are known from its inputs; collecting them evaluates nothing."""
 
     suite: SuitePlan
     runs: SuiteRuns
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """A group for each run, then the policy. Raises CollectError for a suite that is none, or lacks an input."""
-        # Under pytest-xdist each process collects; the run of the tests that they share names the runs, too.
+        """A group for each run, then the policy. Raises CollectError for an invalid suite or a missing input."""
+        # Under pytest-xdist each process collects. They share the id of the test run, which becomes a part of the key.
         worker = getattr(self.config, "workerinput", {})
         try:
             self.suite = load_suite(self.path, load_settings(os.environ.get("EVALQ_SETTINGS") or None).roots)
@@ -151,7 +151,7 @@ class SuiteFile(pytest.File):
             yield PolicyTest.from_parent(self, name="policy", file=self)
 
     def decision(self) -> GateDecision:
-        """What the policy decides of the runs, counted as one look at its baseline. Raises Problem."""
+        """The policy's decision on the runs, which counts as one look at its baseline. Raises CaseProblem."""
         from evalq.producer.comparing.gating import gate_runs
         from evalq.producer.servers import Servers
 
@@ -159,9 +159,9 @@ class SuiteFile(pytest.File):
         assert policy is not None, "a suite without a policy decides nothing"
         outcomes = list(self.outcomes())
         found, named = [outcome.run for outcome in outcomes], [str(outcome.folder) for outcome in outcomes]
-        # Once for all tests: each decision at an approved baseline is a look, and spends of its error.
+        # Only once for all tests: each decision on an approved baseline is a look, which spends a part of its error.
         if self._decision is None:
-            try:  # from where pytest was started, wherever a test has gone since
+            try:  # from the folder in which pytest was started, because tests may change the current one
                 with contextlib.chdir(runs.here), Servers(runs.settings) as servers:
                     self._decision = gate_runs(
                         policy, found, runs.baseline, servers, candidate=runs.candidate, first=named
@@ -171,7 +171,7 @@ class SuiteFile(pytest.File):
         return self._decision
 
     def set_aside(self, run: str) -> dict[str, str]:
-        """{case: why it is in quarantine}; none where the policy's own test will say what is wrong."""
+        """{case: why it is in quarantine}; empty if there is no decision, which the policy's test reports."""
         if self.suite.policy is None or not self.suite.policy.quarantine:
             return {}
         try:
@@ -181,7 +181,7 @@ class SuiteFile(pytest.File):
         return {each.case: each.reason for each in named if each.run == run and each.quarantined and not each.regressed}
 
     def outcomes(self) -> list[CaseOutcome]:
-        """What came of the runs, which are waited for, or made where nobody makes them. Raises Problem."""
+        """The outcomes of the runs. Waits for them, or makes them if no process does. Raises CaseProblem."""
         if self._outcomes is None:
             try:
                 self._outcomes = [CaseOutcome(folder, self.suite.policy) for folder in self.runs.folders()]
@@ -194,14 +194,14 @@ class SuiteFile(pytest.File):
 
 
 class RunGroup(pytest.Collector):
-    """The cases of one run, and what it could not evaluate."""
+    """The tests of one run: its records and its cases."""
 
     def __init__(self, *, file: SuiteFile, number: int, run: PlannedRun, cases: list[str] | None, **more: Any) -> None:
         super().__init__(**more)
         self._file, self._number, self._planned, self.cases = file, number, run, cases
 
     def collect(self) -> Iterator[pytest.Item]:
-        """`records` first, then the cases in the order of their ids; one test for all where nobody can list them."""
+        """`records` first, then the cases in the order of their ids; one test for all if they cannot be listed yet."""
         names = _Names()
         yield RecordsTest.from_parent(self, name=names.of("records"), group=self)
         measures = self._planned.evaluator.measures
@@ -213,25 +213,25 @@ class RunGroup(pytest.Collector):
             yield CaseTest.from_parent(self, name=names.of(case), group=self, case=case)
 
     def outcome(self) -> CaseOutcome:
-        """What came of the run. Raises Problem."""
+        """The outcome of the run. Raises CaseProblem."""
         return self._file.outcomes()[self._number]
 
     def why_aside(self, case: str) -> str:
-        """Why a case is in quarantine, and not held against the run; empty where it is not. Raises Problem."""
+        """Why a case is in quarantine, where it cannot fail the run; "" if it is not. Raises CaseProblem."""
         return self._file.set_aside(self.outcome().run.called).get(case, "")
 
 
 class SuiteTest(pytest.Item):
-    """A test of a suite: it is decided when the suite's runs are done, which the first of them waits for."""
+    """A test of a suite. The first one waits until the suite's runs are done."""
 
     _verdict: CaseVerdict
 
     def decide(self) -> CaseVerdict:
-        """What came of it. Raises Problem."""
+        """The verdict of this test. Raises CaseProblem."""
         raise NotImplementedError
 
     def setup(self) -> None:
-        """What was not evaluated is an error, and no failure."""
+        """Get the verdict here, so that a CaseProblem is an error of the setup and not a failure of the test."""
         problem = ""
         try:
             self._verdict = self.decide()
@@ -241,7 +241,7 @@ class SuiteTest(pytest.Item):
             _fail(problem)
 
     def runtest(self) -> None:
-        """Pass, fail, or be undecided."""
+        """Pass, fail or be undecided, by the verdict."""
         decided, why = self._verdict
         if decided == "GO":
             return
@@ -253,13 +253,13 @@ class SuiteTest(pytest.Item):
         _fail(f"{word}{why}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **more: Any) -> Any:
-        """What is undecided has a reason and no traceback: pytest takes a sixth of a second for each."""
+        """For an undecided test only the reason: a traceback takes pytest a sixth of a second."""
         if isinstance(excinfo.value, pytest.xfail.Exception):
             return str(excinfo.value)
         return super().repr_failure(excinfo, *args, **more)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """By suite and name."""
+        """(suite file, no line, test name)."""
         return self.path, None, self.name
 
 
@@ -271,13 +271,13 @@ class CaseTest(SuiteTest):
         self._group, self._case = group, case
 
     def decide(self) -> CaseVerdict:
-        """Whether its answers keep what is demanded."""
+        """The verdict by the case's answers."""
         decided, why = self._group.outcome().case(self._case)
         self._aside = self._group.why_aside(self._case) if decided != "GO" else ""
         return decided, why
 
     def runtest(self) -> None:
-        """As every test of these, unless the case is in quarantine: then it is skipped where it would not pass."""
+        """As every suite test, but a case in quarantine is skipped instead of failing."""
         if self._aside:
             pytest.skip(visible(f"quarantine: {self._aside}; {self._verdict[1].partition('; ')[0]}"))
         super().runtest()
@@ -291,7 +291,7 @@ class CasesTest(SuiteTest):
         self._group = group
 
     def decide(self) -> CaseVerdict:
-        """The worst of them."""
+        """The worst verdict of all cases."""
         return self._group.outcome().every_case()
 
 
@@ -303,7 +303,7 @@ class RecordsTest(SuiteTest):
         self._group = group
 
     def decide(self) -> CaseVerdict:
-        """Never a failure."""
+        """GO, or a CaseProblem; never a failure."""
         return self._group.outcome().records(self._group.cases)
 
 
@@ -315,7 +315,7 @@ class PolicyTest(SuiteTest):
         self._file = file
 
     def decide(self) -> CaseVerdict:
-        """As `evalq run` ends by it, and written where the suite wants it."""
+        """The same decision as by `evalq run`; also writes the suite's outputs."""
         from evalq.producer.comparing.comparing import decision_text
         from evalq.producer.comparing.decision_files import write_decision
 
@@ -328,12 +328,12 @@ class PolicyTest(SuiteTest):
 
 
 def _fail(reason: str) -> NoReturn:
-    """Without a traceback: it would be of this plug-in."""
+    """Fail without a traceback, which would only show this plug-in."""
     pytest.fail(visible(reason), pytrace=False)
 
 
 class _Names:
-    """Names of tests: on one line, none like another, and none that could be taken for the path of one."""
+    """Unique names of tests, each on one line and without "::", which would look like the path of a test."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The runs of a suite in one session of pytest, whichever of its processes makes them."""
+"""The runs of a suite in one session of pytest; one of the session's processes makes them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from evalq.workers.settings import load_settings
 
 __all__ = ["NotMade", "SuiteRuns"]
 
-# `evalq run` beside a session of pytest.
+# The command `evalq run`, started by a session of pytest.
 
 _ENDING_SECONDS = 10.0
 _MESSAGE_BYTES = 4000
 _UNFIT = ("EVALQ_DETACH", "EVALQ_DRY_RUN")
-"""Variables under which the command would leave no reports."""
+"""Variables with which the command would write no reports."""
 
 
 class CommandResult(NamedTuple):
@@ -42,9 +42,9 @@ class CommandResult(NamedTuple):
 
 
 class EvalqProcess:
-    """One process, in a process group of its own: Ctrl-C is the session's to answer.
+    """One `evalq` process, in its own process group, so that Ctrl-C reaches only the session.
 
-    It ends in order when `end` is called, and when this process is gone, killed or not.
+    It shuts down cleanly on `end`, and also when this process ends or is killed.
     """
 
     def __init__(self, words: Sequence[str], folder: Path) -> None:
@@ -78,13 +78,13 @@ class EvalqProcess:
         return CommandResult(code, folders, messages)
 
     def interrupt(self) -> None:
-        """Have it keep what it has paid for and end."""
+        """Make the process shut down; it keeps all paid answers."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
 
     def end(self) -> None:
-        """The same, within seconds."""
+        """`interrupt`, and kill the process if it has not ended after some seconds."""
         self.interrupt()
         try:
             self._process.wait(_ENDING_SECONDS)
@@ -93,7 +93,7 @@ class EvalqProcess:
 
 
 def _scratch() -> IO[bytes]:
-    return tempfile.TemporaryFile(prefix="evalq-")  # closed when it has been read, or with the process
+    return tempfile.TemporaryFile(prefix="evalq-")  # `wait` closes it after reading
 
 
 _SESSION = pytest.StashKey[str]()
@@ -104,15 +104,15 @@ class NotMade(Exception):
 
 
 class SuiteRuns:
-    """Made once a session: one process holds the lock of their folder meanwhile, and the others wait for it.
+    """The runs of a suite, made once per session: one process locks their folder, and the others wait for it.
 
-    The kernel lets go of the lock when its holder dies, however it does; the next one then resumes the same runs.
+    If the process with the lock dies, the kernel releases the lock, and the next process resumes the runs.
     """
 
     def __init__(self, config: pytest.Config, path: Path, suite: SuitePlan, session: str = "") -> None:
-        """``path`` is the suite's file; the processes of one session give one key of it, a single one needs none.
+        """``path`` is the suite's file. The processes of one session share the key ``session``; one alone needs none.
 
-        Raises UsageError for options that do not fit, ConfigError.
+        Raises UsageError for options that tests do not support, and ConfigError.
         """
         self.path = path
         self._suite = suite
@@ -128,7 +128,7 @@ class SuiteRuns:
         self.here = config.invocation_params.dir
         self._session = session or config.stash.setdefault(_SESSION, uuid.uuid4().hex)
         self._key = once or self._session
-        # As it is called from here: one key is one run in every checkout.
+        # The path relative to this folder, so that one key means one run in every checkout.
         self._called = str(path.relative_to(self.here) if path.is_relative_to(self.here) else path)
         name = uuid.uuid5(uuid.NAMESPACE_URL, f"{self._key} {self._called}").hex[:16]
         self._out = RUNS / "pytest" / name
@@ -140,9 +140,9 @@ class SuiteRuns:
         self._interrupted = False
 
     def begin(self) -> None:
-        """For the process that begins the session: nothing of one before it counts, though it had the same key.
+        """Called by the process that starts the session. Discards results of an earlier session with the same key.
 
-        Where there is a broker they are begun, and not waited for: the fleet evaluates meanwhile. Raises OSError.
+        With a broker, this also starts the runs without waiting: the fleet evaluates meanwhile. Raises OSError.
         """
         self._marker.unlink(missing_ok=True)
         if not self._queued:
@@ -158,7 +158,7 @@ class SuiteRuns:
         self._ending.start()
 
     def folders(self) -> list[Path]:
-        """Their folders in the suite's order, once all have their reports. Raises NotMade."""
+        """Wait for the runs. Returns their folders in the suite's order. Raises NotMade if one has no report."""
         if self._problem:
             raise NotMade(f"{self._problem.partition(chr(10))[0]} an earlier test says what it said")
         if self._folders is None:
@@ -171,13 +171,13 @@ class SuiteRuns:
         return self._folders
 
     def interrupt(self) -> None:
-        """Have what was enqueued here, and has not ended, keep what is paid for and end: nobody waits for it."""
+        """Stop the command that `begin` started, if it still runs, because no test waits for it."""
         if self._command is not None and self._ending.is_alive():
             self._command.interrupt()
             self._interrupted = True
 
     def stop(self) -> str:
-        """Wait until it has ended. Returns its last message, "" if it had ended before or had none."""
+        """Wait until the interrupted command has ended. Returns its last message, or "" without one."""
         if self._command is None or not self._interrupted:
             return ""
         self._command.end()
@@ -187,7 +187,7 @@ class SuiteRuns:
 
     def _start(self) -> EvalqProcess:
         words = ["run", self._called, "--once", self._key, "--out", str(self._out), "--json", "--no-progress"]
-        # The decision is a test's: made here too, it would be another look at the baseline.
+        # Without the gate: the policy's test decides, and a second decision would be another look at the baseline.
         return EvalqProcess([*words, *self._words, *(["--no-gate"] if self._suite.policy else [])], self.here)
 
     def _see_through(self, command: EvalqProcess, lock: IO[str]) -> None:
@@ -195,7 +195,7 @@ class SuiteRuns:
             self._keep(command.wait())
 
     def _ended(self) -> CommandResult | None:
-        """How they ended in this session."""
+        """The result of the runs in this session; None before they have ended."""
         try:
             code, folders, messages = json.loads(self._marker.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -203,7 +203,7 @@ class SuiteRuns:
         return CommandResult(code, tuple(folders), messages)
 
     def _keep(self, ended: CommandResult) -> CommandResult:
-        """Tell the other processes of this session."""
+        """Write the result for the other processes of this session."""
         part = self._marker.with_suffix(".part")
         part.write_text(json.dumps(ended), encoding="utf-8")
         part.replace(self._marker)
@@ -227,7 +227,7 @@ def _locked(lock: IO[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unlocking(lock: IO[str]) -> Iterator[None]:
-    """Said, and not left to closing the file: a process that a test has forked may hold it open."""
+    """Unlock explicitly: closing the file may not be enough, because a process forked by a test may hold it open."""
     try:
         yield
     finally:
@@ -235,7 +235,7 @@ def _unlocking(lock: IO[str]) -> Iterator[None]:
 
 
 def _options(words: list[str]) -> argparse.Namespace:
-    """What of `evalq_args` counts here, too."""
+    """The options in `evalq_args` that the plug-in itself uses. Raises UsageError for unsupported ones."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("--broker", "--ledger", "--settings", "--baseline", "--candidate"):
         parser.add_argument(name)

@@ -1,4 +1,4 @@
-"""A session of pytest with suites: which of its processes begins their runs, and what becomes of them at its end."""
+"""A session of pytest with suites: start their runs at its beginning, and stop them at its end."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from evalq.evalcore.views.markdown import visible
 from evalq.producer.suites.suite_file import load_suite
 from evalq.workers.settings import load_settings
 
-__all__ = ["begin", "begin_for_workers", "end", "put_last", "told_at_end"]
+__all__ = ["begin", "begin_for_workers", "end", "end_messages", "put_last"]
 
 _BEGUN = pytest.StashKey[dict[Path, SuiteRuns]]()
-_TOLD = pytest.StashKey[list[str]]()
+_MESSAGES = pytest.StashKey[list[str]]()
 
 
 def put_last(items: list[pytest.Item]) -> None:
-    """Have other tests run while the fleet evaluates."""
+    """Sort suite tests last, so that other tests run while the fleet evaluates."""
     items.sort(key=lambda item: isinstance(item, SuiteTest))
 
 
 def begin(session: pytest.Session) -> None:
-    """Enqueue the suites of which any test is left to be run."""
+    """Enqueue the suites that have a selected test."""
     for item in session.items:
         file = item.getparent(SuiteFile) if isinstance(item, SuiteTest) else None
         if file is not None:
@@ -36,9 +36,9 @@ def begin(session: pytest.Session) -> None:
 
 
 def begin_for_workers(config: pytest.Config, paths: Iterable[Path], session: str) -> None:
-    """The same, of suites that processes of pytest-xdist have collected in the session of this key.
+    """Enqueue the suites ``paths`` that workers of pytest-xdist have collected; ``session`` is their common key.
 
-    What is wrong with a suite, its tests say.
+    Ignores invalid suites, which their own tests report.
     """
     begun = config.stash.setdefault(_BEGUN, {})
     for path in paths:
@@ -57,13 +57,13 @@ def _enqueue(config: pytest.Config, path: Path, runs: SuiteRuns) -> None:
     begun = config.stash.setdefault(_BEGUN, {})
     if path not in begun:
         begun[path] = runs
-        with contextlib.suppress(OSError):  # the first test of the suite tries again, and says what is wrong
+        with contextlib.suppress(OSError):  # the first test of the suite tries again, and reports the error
             runs.begin()
 
 
 def end(config: pytest.Config) -> None:
-    """End what no test has waited for: after Ctrl-C, or where pytest stops at a failure."""
-    begun, messages = config.stash.get(_BEGUN, {}), config.stash.setdefault(_TOLD, [])
+    """Stop runs that no test has waited for, after Ctrl-C or when pytest stops at a failure."""
+    begun, messages = config.stash.get(_BEGUN, {}), config.stash.setdefault(_MESSAGES, [])
     for runs in begun.values():
         runs.interrupt()
     for path, runs in begun.items():
@@ -72,6 +72,6 @@ def end(config: pytest.Config) -> None:
             messages.append(visible(f"{path.name}: {said}"))
 
 
-def told_at_end(config: pytest.Config) -> list[str]:
-    """What to say of it."""
-    return config.stash.get(_TOLD, [])
+def end_messages(config: pytest.Config) -> list[str]:
+    """The messages about runs that `end` stopped."""
+    return config.stash.get(_MESSAGES, [])

@@ -139,7 +139,7 @@ class Cache:
     """
 
     def __init__(self, path: str | Path, then: str = "name another file with --cache, or omit it") -> None:
-        """Raises StorageError if the file is not a cache or cannot be written; ``then`` says in the message what to do."""
+        """Raises StorageError if the file is no cache or cannot be written; ``then`` says in its message what to do."""
         self._path = path
         self._then = then
         self._name = secrets.token_hex(6)
