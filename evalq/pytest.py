@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A suite, where the file is one."""
+    """The collector for a file that is a suite; None for other files."""
     if file_path.suffix not in (".yaml", ".yml"):
         return None
     named = parent.config.getoption("evalq") and parent.session.isinitpath(file_path)
@@ -51,7 +51,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of suites come last: what they wait for is evaluated meanwhile."""
+    """Sort tests of suites last, so that the fleet evaluates their runs while other tests run."""
     if "evalq._pytest.items" in sys.modules:
         from evalq._pytest.session import put_last
 
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Enqueue what is to be evaluated; of several processes the one that starts the others does it for all."""
+    """Enqueue the collected suites. Under pytest-xdist the controller does it, not the workers."""
     config = session.config
     collected = "evalq._pytest.items" in sys.modules
     if collected and not hasattr(config, "workerinput") and not config.getoption("collectonly"):
@@ -70,7 +70,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
-    """Enqueue what a process of pytest-xdist has collected."""
+    """Enqueue the suites that a worker of pytest-xdist has collected."""
     files = dict.fromkeys(name.partition("::")[0] for name in ids)
     config = node.config
     paths = [config.rootpath / file for file in files if file.endswith((".yaml", ".yml"))]
@@ -82,7 +82,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End what nobody waits for any more."""
+    """Stop runs that no test waits for any more."""
     if "evalq._pytest.session" in sys.modules:
         from evalq._pytest.session import end
 
@@ -90,7 +90,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what was ended, and how it goes on."""
+    """Show which runs were stopped, and how to resume them."""
     if "evalq._pytest.session" in sys.modules:
         from evalq._pytest.session import end_messages
 
@@ -99,7 +99,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _is_listed(config: pytest.Config, path: Path) -> bool:
-    """Whether pytest's settings name the file as a suite."""
+    """Whether pytest's settings (`evalq_suites`) name the file as a suite."""
     wanted = config.getini("evalq_suites")
     if not wanted or not path.is_relative_to(config.rootpath):
         return False

@@ -1,4 +1,4 @@
-"""What goes into a call of a target and what comes out: one Call in, one Answer or Failure out."""
+"""The types of a call: `Call` in, `Answer` or `Failure` out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One question to an agent: what a target's templates and prompts may name."""
+    """One question to an agent; templates and prompts of targets can use its fields."""
 
     prompt: str
     agent: str = ""
@@ -25,15 +25,16 @@ class Call(msgspec.Struct, frozen=True):
     repeat: int = 0
     messages: tuple[dict[str, Any], ...] = ()
     takes_text: bool = False
-    """Whether any text is an answer, unless the target says otherwise."""
+    """Whether any text is a valid answer, unless the target's ``output`` decides."""
 
     def __hash__(self) -> int:
-        """Without the messages, which no hash takes: the prompt is their JSON."""
+        """The hash, without the messages, which are not hashable; the prompt is their JSON."""
         return hash((self.prompt, self.agent, self.case, self.repeat))
 
     def values(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What a program or a function is given; of a chat ``messages``, too, whose JSON the prompt then is, and the
-        ``parameters`` of a target that has any.
+        """The values for a program or a function.
+
+        For a chat they include ``messages``, whose JSON is the prompt; with ``parameters``, those of the target.
         """
         fields = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
         more: dict[str, Any] = {"messages": list(self.messages)} if self.messages else {}
@@ -41,16 +42,16 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def chat(self) -> list[dict[str, Any]]:
-        """The messages, or the prompt as one of its user."""
+        """The messages; without any, one user message with the prompt."""
         return list(self.messages) or [{"role": "user", "content": self.prompt}]
 
     def fillings(self) -> dict[str, Any]:
-        """{placeholder: what it stands for}."""
+        """{placeholder: value}."""
         return {**self.values(), "messages": self.chat}
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """What a server says of one of its limits; None where it does not. ``reset_seconds`` until it is whole again."""
+    """One of a server's limits, from its headers; None if not given. It is full again after ``reset_seconds``."""
 
     limit: int | None = None
     remaining: int | None = None
@@ -58,7 +59,7 @@ class Quota(msgspec.Struct, frozen=True):
 
     @property
     def spent(self) -> bool:
-        """Whether nothing remains."""
+        """Whether the quota is used up."""
         return self.remaining is not None and self.remaining <= 0
 
 
@@ -70,14 +71,14 @@ class RateLimits(msgspec.Struct, frozen=True):
 
     @property
     def spent(self) -> bool:
-        """The next call at this pace is one too many."""
+        """Whether one of the quotas is used up, so that the server would refuse the next call."""
         return self.requests.spent or self.tokens.spent
 
 
 class _Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target may say beside its answer: token counts are None where it does not give them.
+    """Fields of answers and failures. Token counts are None if the target does not report them.
 
-    ``note`` says what of the reply was not believed, ``cut`` how often a secret was cut out of it.
+    ``note`` names implausible parts of the reply that evalq ignored. ``cut`` counts secrets that it removed.
     """
 
     prompt_tokens: int | None = None
@@ -89,16 +90,16 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and completion together; None where neither was given."""
+        """Prompt and completion tokens together; None if neither is known."""
         if self.prompt_tokens is None and self.completion_tokens is None:
             return None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
 
 
 class Answer(_Reply, frozen=True, kw_only=True):
-    """``text`` as it came, and ``output``, the JSON in it (None for a target whose answers are text).
+    """An answer: its ``text``, and its ``output``, the JSON in it (None for a target whose answers are text).
 
-    ``latency_seconds`` is from sending to the last byte.
+    ``latency_seconds`` is the time from sending the request to the reply's last byte.
     """
 
     text: str
@@ -107,11 +108,10 @@ class Answer(_Reply, frozen=True, kw_only=True):
 
 
 class Failure(_Reply, frozen=True, kw_only=True):
-    """No answer, for a ``reason`` that a user can act on; ``text`` is what came all the same, such as bad output.
+    """A call without a valid answer, and the ``reason``, on which a user can act; ``text`` is the reply, if any.
 
-    ``retry_after_seconds`` is what the server asked to wait. Tokens are there when a bad output was paid for. ``down``:
-    by this failure the target itself does not answer, whatever it is asked. It was not ``connected``: nobody there
-    heard of the call.
+    ``retry_after_seconds`` is the wait that the server asked for. Token counts are known if an invalid output was paid
+    for. ``down``: the target answers no call at all. Not ``connected``: the call never reached the target.
     """
 
     kind: FailureKind
@@ -125,7 +125,7 @@ class Failure(_Reply, frozen=True, kw_only=True):
 
 
 class CallFailed(Exception):
-    """What a Python target raises to give the kind of a failure itself."""
+    """The exception by which a user's function chooses the kind of its failure."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
@@ -133,7 +133,7 @@ class CallFailed(Exception):
 
 
 def begin_of(text: str) -> str:
-    """How a reply begins, on one line, for a message."""
+    """The first 80 characters of a reply, on one line, for a message."""
     return " ".join(text[:400].split())[:80]
 
 
@@ -143,5 +143,5 @@ _LONG = 1 << 18
 
 
 async def off_loop(size: int, work: Callable[..., T], *args: Any) -> T:
-    """What ``work`` returns: from a thread where ``size`` bytes are so many that other calls would wait for it."""
+    """The result of ``work``, in a thread if ``size`` bytes are so many that it would delay other calls."""
     return work(*args) if size <= _LONG else await asyncio.to_thread(work, *args)

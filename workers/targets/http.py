@@ -1,4 +1,4 @@
-"""Targets of kind http, a template in and a path out, and what all kinds share that are reached over HTTP."""
+"""Targets of kind http (a JSON template in, a JSON path out), and the parts that all kinds over HTTP share."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 # -- templates of requests --------------------------------------------------------------------------
 
 _PLACEHOLDERS = ("prompt", "agent", "case", "repeat", "messages")
-"""What a call fills in; other names are those of a target's parameters."""
+"""The placeholders that a call fills; other names are parameters of the target."""
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
-    """``template`` with its placeholders replaced in one pass, so a value's own braces stay what they are.
+    """``template`` with its placeholders replaced, in one pass, so that braces inside a value are not replaced.
 
-    Text that is nothing but a placeholder becomes the value itself: {repeat} a number. Within other text a chat is its
-    JSON, and so is all else that is neither text nor a number.
+    A text that is only a placeholder becomes the value itself: {repeat} becomes a number. Inside other text, a value
+    that is neither text nor a number becomes its JSON.
     """
     if isinstance(template, str):
         whole = _PLACEHOLDER.fullmatch(template)
@@ -52,7 +52,7 @@ def _as_text(value: Any) -> str:
 
 
 def _mentions(template: Any, name: str) -> bool:
-    """Whether ``{name}`` stands anywhere in it."""
+    """Whether ``{name}`` occurs anywhere in the template."""
     if isinstance(template, str):
         return f"{{{name}}}" in template
     if isinstance(template, dict):
@@ -60,7 +60,7 @@ def _mentions(template: Any, name: str) -> bool:
     return isinstance(template, list | tuple) and any(_mentions(value, name) for value in template)
 
 
-# -- addresses and headers, and what of them may be shown ---------------------------------------------
+# -- addresses and headers, and their secrets -----------------------------------------------------------
 
 
 def _with_host(url: str) -> str:
@@ -76,7 +76,7 @@ Headers = dict[_HeaderName, Annotated[str, Field(pattern=r"^[ -~]*$")]]
 
 
 def shown(url: str) -> str:
-    """Scheme, host, port and path."""
+    """The URL with only scheme, host, port and path, which have no secrets."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
@@ -88,35 +88,33 @@ _SECRET_NAME = re.compile(
     r"(^|[-_.])(auth|token|key|sig|code|pwd|pass|private|bearer|jwt)($|[-_.])",
     re.IGNORECASE,
 )
-"""Names of headers and of a URL's parameters that hold a secret; values of others are as harmless as a version."""
+"""Names of headers and URL parameters whose values are secrets."""
 _SECRET_VALUE = re.compile(
     r"secret|^(sk|pk|rk|ghp|gho|github_pat|xox[abp]|hf|glpat)[-_][A-Za-z0-9]|^(AKIA|AIza|eyJ)[A-Za-z0-9]", re.ASCII
 )
-"""Values that say themselves that they are one, whatever the header's name."""
+"""Values that are recognisable as secrets, whatever the header's name."""
 _SCHEME = re.compile(r"^(bearer|basic|token|apikey|key|digest|negotiate)\s+", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a header, or a parameter of a URL, of this name holds a secret."""
+    """Whether the value of a header or URL parameter with this name is a secret."""
     return bool(_SECRET_NAME.search(name))
 
 
 def secrets_of(url: str, headers: Mapping[str, str]) -> Iterator[str]:
-    """Values of headers and of a URL's parameters that are named as secrets are, and its password: as they stand
-    there, and as they are sent and read.
-    """
+    """The secrets in headers and URL parameters, and the URL's password, both as written and as sent."""
     parts = urlsplit(url)
     for name, value in headers.items():
         if is_secret(name) or _SECRET_VALUE.search(value):
             yield from (value, _SCHEME.sub("", value))
-            # A cookie is several: a server may repeat one of them.
+            # A cookie header has several values, and a server may repeat one of them.
             yield from (each.partition("=")[2].strip() for each in value.split(";") if "cookie" in name.lower())
     yield from (value for name, value in parse_qsl(parts.query) if is_secret(name))
     pairs = (pair.partition("=") for pair in parts.query.split("&"))
     yield from (value for name, _, value in pairs if is_secret(name))
     user, password = parts.username or "", parts.password or ""
     if user or password:
-        # A name without a password is a key: that is how some services are given theirs.
+        # A user without a password is a key: some services take their key in this form.
         secret = password or user
         yield from (secret, unquote(secret))
         yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
@@ -162,7 +160,7 @@ class HttpTarget(ParameterTarget):
         return self
 
     def address(self) -> str:
-        """Its URL without what may be secret in it."""
+        """The URL without secrets."""
         return shown(self.url)
 
     def secrets(self) -> Iterator[str]:
@@ -170,18 +168,18 @@ class HttpTarget(ParameterTarget):
         return secrets_of(self.url, self.headers)
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
-        """How it is called."""
+        """A client that posts to the URL."""
         return HttpClient(self, key)
 
 
 # -- posting, and reading replies -------------------------------------------------------------------
 
 _HIDDEN_TOKENS = 1 << 20
-"""Tokens that nobody sees: of the server's own prompt, or of thinking that is not shown."""
+"""The most tokens that a reply may count beyond its bytes: of the server's own prompt, or of hidden reasoning."""
 
 
 class PostingClient:
-    """What clients share that post JSON to one URL: the ``key`` goes into a header, in Authorization as a bearer."""
+    """The base of clients that post JSON to one URL. The ``key`` goes into a header; in Authorization, as a bearer."""
 
     def __init__(
         self,
@@ -201,7 +199,7 @@ class PostingClient:
         """Nothing to do before the first call."""
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._web.close()
 
 
@@ -214,7 +212,7 @@ class HttpClient(PostingClient):
         self._answer = parse_path(target.answer)
 
     async def call(self, call: Call) -> Answer | Failure:
-        """Post the filled template; the answer is what stands at the path."""
+        """Post the filled template; the answer is the value at the target's ``answer`` path."""
         reply = await self._web.post(fill(self._target.body, {**self._target.parameters, **call.fillings()}))
         if isinstance(reply, Failure):
             return reply

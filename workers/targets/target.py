@@ -1,4 +1,4 @@
-"""What every kind of target has: the keys of its entry in the targets file, and what a caller needs of it."""
+"""The base of all kinds of targets: the common keys of an entry in the targets file, and the client's protocol."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _Parameter = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
 class Client(Protocol):
-    """How calls of an open target are made."""
+    """Makes the calls of one target."""
 
     async def open(self) -> None:
-        """Get ready. Raises ConfigError where that cannot be, OSError where it cannot be now."""
+        """Prepare for calls. Raises ConfigError if that is impossible, OSError if it fails now."""
 
     async def call(self, call: Call) -> Answer | Failure:
-        """One call, once."""
+        """Make one call, without retries."""
 
     async def close(self) -> None:
-        """Let go of all, whatever state it is in."""
+        """Release all resources; works in any state, also after a failed `open`."""
 
 
 class RetryRule(Params):
-    """How often a failure of one kind is tried again, and the wait before; the n-th wait is factor**n times as long."""
+    """How often to retry a call after one kind of failure; the wait before the n-th retry grows with factor**n."""
 
     times: int = Field(default=0, ge=0, le=100, description="How often such a call is tried again")
     wait_seconds: float = Field(default=1.0, ge=0, le=3600, description="Wait before it; Retry-After wins")
@@ -53,17 +53,17 @@ DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
     "rate_limit": RetryRule(times=8, wait_seconds=1.0, factor=1.5),
     "timeout": RetryRule(times=1, wait_seconds=1.0),
     "server": RetryRule(times=4, wait_seconds=0.5),
-    # Once, in a process of its own: a call that kills that one as well is itself the cause.
+    # Once, in a process with no other call: if the call kills that one as well, it is the cause.
     "crashed": RetryRule(times=1, wait_seconds=0.1),
 }
-"""What is not here is not tried again: a spent quota, a wrong key and a refusal stay what they are."""
+"""Other kinds are not retried, because a retry would not help: a spent quota, a wrong key, a refused request."""
 
 
 class Target(Params):
-    """What every kind of target has; each kind is a module beside this one, named in `evalq.workers.targets.config`."""
+    """The keys that all kinds share. `evalq.workers.targets.config` lists the kinds, each a module beside this one."""
 
     times_itself: ClassVar[bool] = False
-    """Whether ``timeout_seconds`` is kept where a call is made, and not by who waits for it."""
+    """Whether the client itself applies ``timeout_seconds``."""
 
     output: Literal["json", "text"] | None = Field(
         default=None,
@@ -98,7 +98,7 @@ class Target(Params):
 
     @property
     def choices(self) -> dict[str, Choices]:
-        """What may be chosen for each parameter."""
+        """The possible values of each variable parameter."""
         return {name: choices_of(given) for name, given in self.variable.items()}
 
     def rule(self, kind: FailureKind) -> RetryRule:
@@ -107,50 +107,52 @@ class Target(Params):
 
     @abstractmethod
     def address(self) -> str:
-        """Where its calls go, for people, without anything that may be secret."""
+        """The address of its calls as text for people, without secrets."""
 
     def secrets(self) -> Iterator[str]:
-        """Texts of its entry that must not come back in an answer."""
+        """The secrets in its entry, which evalq cuts out of answers."""
         yield from ()
 
     def granted(self) -> tuple[str, ...]:
-        """The variables of the environment that its program is given besides its key."""
+        """The environment variables that its program gets in addition to its key."""
         return ()
 
     def files(self) -> Mapping[str, str | None]:
-        """{key: path} of its files, which lie beside or below the targets file; {agent} stands for any agent."""
+        """{key: path} of its files, in the targets file's folder or below; {agent} in a path means any agent."""
         return {}
 
     @abstractmethod
     def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
-        """{key: what stands there} of the keys of its entry that these values of its parameters change."""
+        """{key: new content} of the keys of its entry, for these {parameter: value}."""
 
     @abstractmethod
     def value_of(self, parameter: str) -> Json:
-        """What it takes where nothing is chosen."""
+        """The default value of a parameter."""
 
     @abstractmethod
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
-        """Calls of it; ``folder`` is the targets file's, ``key`` what ``api_key_env`` names. Raises ConfigError."""
+        """A client; ``folder`` is the targets file's, ``key`` the value of ``api_key_env``. Raises ConfigError."""
 
 
 class ParameterTarget(Target):
-    """One that is given its parameters beside the question."""
+    """A target that gets its parameters together with the question."""
 
     parameters: dict[_Parameter, Any] = Field(default_factory=dict, description="Further values that it gets, by name")
 
     def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Its parameters with these values, as a change of its settings."""
+        """``parameters`` with these values."""
         return {"parameters": {**self.parameters, **values}}
 
     def value_of(self, parameter: str) -> Json:
-        """As ``parameters`` has it; None where that has none."""
+        """The value in ``parameters``; None if it is not there."""
         return self.parameters.get(parameter)
 
 
 class RequestTarget(Target):
-    """One that is sent a request of a known form: its ``keys`` among those of its entry may be chosen, and all further
-    members of the request but the ``fixed`` ones.
+    """A target with a request of a known form.
+
+    Variable parameters can be those of its entry's keys that are in ``keys``, and all members of the request that are
+    not ``fixed``.
     """
 
     keys: ClassVar[tuple[str, ...]] = ()
@@ -168,19 +170,19 @@ class RequestTarget(Target):
         return self
 
     def with_values(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Keys of its own, and everything else as a member of the request."""
+        """Its own ``keys``, and all other parameters as members of the request (``options``)."""
         keys = {name: value for name, value in values.items() if name in self.keys}
         return {**keys, "options": {**self.options, **{name: values[name] for name in values.keys() - keys.keys()}}}
 
     def value_of(self, parameter: str) -> Json:
-        """As its key or ``options`` has it; None where these have none."""
+        """The value of its key, or in ``options``; None if it is in neither."""
         return getattr(self, parameter) if parameter in self.keys else self.options.get(parameter)
 
 
 class NamedTarget(msgspec.Struct, frozen=True):
-    """A target by the name its file gives it; ``folder`` is the only one its prompts and schemas may be in.
+    """A target with its name in the targets file; its prompts and schemas must be in ``folder``.
 
-    One with choices knows the target ``of`` the file, and what was ``chosen`` of it; they share its ``pool``.
+    If parameters were set, ``of`` is the target in the file and ``chosen`` has the labels; both share one ``pool``.
     """
 
     name: str
@@ -189,59 +191,59 @@ class NamedTarget(msgspec.Struct, frozen=True):
     of: NamedTarget | None = None
     chosen: dict[str, str] = {}
     keys: tuple[str, ...] = ()
-    """The variables of all keys that its file names: none of them is to stand in an answer."""
+    """The variables of all keys that the targets file names; evalq cuts their values out of answers."""
 
     @property
     def pool(self) -> str:
-        """The name under which the fleet paces its calls: all choices go to one server."""
+        """The name under which the fleet paces its calls, without parameters, because they all go to one server."""
         return self.of.name if self.of is not None else self.name
 
 
 def usable_name(name: str) -> bool:
-    """Whether ``name`` can be a target's or an agent's: it becomes part of keys and file names."""
+    """Whether ``name`` is valid for a target or an agent; it becomes part of keys and file names."""
     return 0 < len(name) <= 64 and name[0] not in ".-" and all(sign.isalnum() or sign in "._-" for sign in name)
 
 
-# -- the files that an entry names, each of which may stand for one of every agent --------------------
+# -- the files that an entry names; a path may have one file per agent --------------------------------
 
 
 def files_of(folder: Path, pattern: str) -> Iterator[Path]:
-    """The files in ``folder`` that a path of its targets file may stand for, whichever agent is called, in order."""
+    """The files in ``folder`` that ``pattern``, a path of the targets file, can mean for any agent, sorted."""
     below = os.path.relpath(folder / pattern, folder)
     found = folder.glob("*".join(glob.escape(part) for part in below.split("{agent}")))
-    # Which agent it is an input says.
+    # The input names the agent, so it must not lead to other files.
     return (path for path in sorted(found) if allows(Writer.CASES_FILE, Thing.PATH, path, (folder,)) and _is_file(path))
 
 
 def resolved(path: Path) -> Path:
-    """Where ``path`` leads; a link that leads to itself is a file that cannot be read."""
-    # Of such a link Path.resolve raises RuntimeError before Python 3.13.
+    """``path`` with links resolved. A link to itself stays, and fails when it is read."""
+    # For such a link, Path.resolve raises RuntimeError before Python 3.13.
     return Path(os.path.realpath(path))
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # in a folder that may be listed, and not entered
+    except OSError:  # a folder whose names can be read, but not its files
         return False
 
 
-# -- digests of what answers depend on: they tell outputs of two settings apart -----------------------
+# -- digests of the settings on which answers depend: they distinguish outputs of different settings --
 
-# Keys, prices and limits differ between hosts, and change, without an answer becoming another: a digest with them in
-# it would empty every cache.
+# Keys, prices and limits do not influence answers, and differ between hosts. In the digest, each change of them would
+# invalidate every cache.
 _NO_PART_OF_ANSWERS = (
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
     *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
 )
 _SHOWN = 16
-"""Letters of a digest."""
+"""Characters of a digest."""
 
 
 def config_digest(named: NamedTarget) -> str:
-    """What the answers depend on: the target's settings without keys and limits, and the files that it names.
+    """The digest of everything that answers depend on: the settings without keys and limits, and the named files.
 
-    Of one with choices: of all that nobody may choose, and of what is chosen or given for the rest.
+    For a target with variable parameters, it combines `core_digest` with the digests of the parameters' values.
     """
     if named.of is None:
         return _digest(named)
@@ -252,23 +254,23 @@ def config_digest(named: NamedTarget) -> str:
 
 
 def chosen_digest(core: str, values: Mapping[str, str]) -> str:
-    """Of a target with choices, from the digests of what cannot be chosen and of each value."""
+    """The digest of a target with variable parameters, from its core digest and {parameter: digest of its value}."""
     return hashlib.sha256(canonical_json([core, dict(values)])).hexdigest()[:_SHOWN]
 
 
 def core_digest(named: NamedTarget) -> str:
-    """Of what nobody may choose of it; empty where all is as the file has it."""
+    """The digest of the settings without the variable parameters; "" for a target without any."""
     return _digest(named, named.target.variable) if named.target.variable else ""
 
 
 def given_digests(named: NamedTarget) -> dict[str, str]:
-    """{parameter: digest of what it takes where nothing is chosen}."""
+    """{parameter: digest of its default value}."""
     target = named.target
     return {name: _value_of(named, name, target.value_of(name)) for name in target.variable}
 
 
 def setting_digests(named: NamedTarget) -> dict[str, str]:
-    """{key path: digest} of each setting that answers depend on, so that what differs between two can be named."""
+    """{key path: digest} of each setting that answers depend on, to name the settings that changed."""
     target = named.target
     found: dict[str, str] = {}
     for key, value in target.model_dump(mode="json").items():
@@ -283,7 +285,7 @@ def setting_digests(named: NamedTarget) -> dict[str, str]:
 
 
 def listed_digests(named: NamedTarget) -> dict[str, dict[str, str]]:
-    """{parameter: {name of a value: its digest}} of those that list their values."""
+    """{parameter: {label of a value: its digest}} of the parameters with listed values."""
     return {
         name: {label: _value_of(named, name, value) for label, value in choices.values.items()}
         for name, choices in named.target.choices.items()
@@ -292,30 +294,30 @@ def listed_digests(named: NamedTarget) -> dict[str, dict[str, str]]:
 
 
 def value_digest(value: Json) -> str:
-    """The digest of a value that is not a file."""
+    """The digest of a value that is not a file name."""
     return hashlib.sha256(canonical_json(value)).hexdigest()[:_SHOWN]
 
 
 def _value_of(named: NamedTarget, parameter: str, value: Json) -> str:
-    """The digest of a value: of what is in its file, if it names one."""
+    """The digest of a value; if it names a file, the digest of the file's content."""
     if parameter not in named.target.files() or not isinstance(value, str):
         return value_digest(value)
     return hashlib.sha256(b"".join(_contents(named, value))).hexdigest()[:_SHOWN]
 
 
 def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
-    """The digest of all settings but the parameters in ``but``."""
+    """The digest of all settings except the parameters in ``but``."""
     target = named.target
     settings = target.model_dump(mode="json")
     if target.output is None:
-        del settings["output"]  # the evaluator says what an answer is, and not the target
+        del settings["output"]  # the evaluator decides on the form of an answer then
     for name in (*_NO_PART_OF_ANSWERS, *but):
         settings.pop(name, None)
     for name in ("options", "parameters"):
         if name in settings:
             settings[name] = {key: value for key, value in settings[name].items() if key not in but}
     if not settings.get("parameters"):
-        settings.pop("parameters", None)  # as before there were any: what was recorded then is still of these settings
+        settings.pop("parameters", None)  # keep the digest of outputs recorded before `parameters` existed
     whole = hashlib.sha256(canonical_json(settings))
     for key, pattern in target.files().items():
         for content in _contents(named, pattern) if pattern and key not in but else ():
@@ -324,7 +326,7 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
 
 
 def files_seen(named: NamedTarget) -> tuple[object, ...]:
-    """What shows that the files were changed which its digests are of, those that may be chosen too; none is read."""
+    """Path, times and size of all files in the digests, to detect changes without reading the files."""
     target = named.target
     chosen = (value for name, _, value in labels(target.choices) if name in target.files() and isinstance(value, str))
     patterns = {*filter(None, target.files().values()), *chosen}
@@ -340,9 +342,9 @@ def _seen(path: Path) -> object:
 
 
 def _contents(named: NamedTarget, pattern: str) -> Iterator[bytes]:
-    """Of each file that a path of the targets file may stand for, whichever agent is called: its name and content.
+    """The name and the content's digest of each file that ``pattern`` can mean, for all agents.
 
-    Where a folder is the agent's, the name begins with that: it says whose prompt the file is.
+    If the pattern has a folder per agent, the name begins with that folder, which identifies the agent.
     """
     parts = Path(os.path.relpath(named.folder / pattern, named.folder)).parts
     agents = next((number for number, part in enumerate(parts) if "{agent}" in part), len(parts) - 1)
@@ -354,5 +356,5 @@ def _contents(named: NamedTarget, pattern: str) -> Iterator[bytes]:
             continue
         except OSError:  # a call of this agent reports it; the other agents stay usable
             content = b""
-        # By its bytes: no agent is called as a file that is not named in UTF-8, but it may lie there.
+        # As bytes: the folder may have files whose names are not UTF-8.
         yield os.fsencode(name) + b"\0" + content
