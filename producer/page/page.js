@@ -154,7 +154,14 @@
     return (await opened.get(packed[block]))[at % 500];
   }
 
-  const said = (text) => make("div", text.length > 1500 || text.split("\n").length > 26
+  const scripts = [["ko", /[\uac00-\ud7a3]/g], ["ja", /[\u3041-\u30ff]/g]];
+  function said(text) {
+    const node = passage(text), start = text.slice(0, 2000), letters = (start.match(/\p{L}/gu) ?? []).length;
+    const found = scripts.find(([, script]) => (start.match(script) ?? []).length * 4 > letters);
+    if (found) node.lang = found[0];
+    return node;
+  }
+  const passage = (text) => make("div", text.length > 1500 || text.split("\n").length > 26
     ? { class: "said long", dir: "auto", tabindex: "0", role: "group", "aria-label": "Text" } : { class: "said", dir: "auto" }, shown(text));
   function told([asked, text, error, tools, took]) {
     const parts = [];

@@ -476,6 +476,17 @@ def question_block(question: ShownQuestion | None, why: str) -> Html:
     return joined(*parts)
 
 
+_LETTERS = re.compile(r"[^\W\d_]")
+_SCRIPTS = (("ko", re.compile("[\uac00-\ud7a3]")), ("ja", re.compile("[\u3041-\u30ff]")))
+
+
+def language_of(content: str) -> str | None:
+    """The language of a text in the script of Korean or Japanese, for readers aloud and fonts; None for others."""
+    start = content[:2_000]
+    letters = len(_LETTERS.findall(start))
+    return next((name for name, script in _SCRIPTS if len(script.findall(start)) * 4 > letters > 0), None)
+
+
 def said(content: str, pieces: Sequence[Piece] | None = None, mark: str = "") -> Html:
     """A text of somebody else as it is, cut if it is very long; changed ``pieces`` are in elements called ``mark``."""
     more = len(content) - SHOWN
@@ -487,7 +498,9 @@ def said(content: str, pieces: Sequence[Piece] | None = None, mark: str = "") ->
     long = len(content) > 1_500 or content.count("\n") > 25
     # A long text scrolls, and what scrolls has to be reached by keys.
     more_attributes = {"tabindex": "0", "role": "group", "aria_label": "Text"} if long else {}
-    shown = element("div", empty, class_=f"said{' long' if long else ''}", dir="auto", **more_attributes)
+    shown = element(
+        "div", empty, class_=f"said{' long' if long else ''}", dir="auto", lang=language_of(content), **more_attributes
+    )
     return joined(shown, note)
 
 

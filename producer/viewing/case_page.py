@@ -36,7 +36,7 @@ class CaseRecord(NamedTuple):
     number: int
     repeat: int | None
     record: FailedRecord
-    answer: ShownAnswer | None
+    answer: ShownAnswer | None = None
 
     @property
     def name(self) -> str:
@@ -81,10 +81,6 @@ def case_of(evaluator: Evaluator[Any, Any], line: bytes) -> str:
     return found.case if found is not None else ""
 
 
-class _Repeat(msgspec.Struct):
-    repeat: int | None = None
-
-
 def case_records(viewer: Viewer, known: KnownRun, case: str) -> list[CaseRecord]:
     """The records of a run about a case. Raises EvalqError, OSError."""
     report = viewer.report(known)
@@ -93,14 +89,20 @@ def case_records(viewer: Viewer, known: KnownRun, case: str) -> list[CaseRecord]
     if reader is None or evaluator is None:
         return []
     observe = evaluator.measures.observe if evaluator.measures else None
-    found = []
-    for number, line, record in reader.of_case(case, observe, _MOST):
-        try:
-            repeat = msgspec.json.decode(line, type=_Repeat).repeat
-        except msgspec.DecodeError:
-            repeat = None
-        found.append(CaseRecord(number, repeat, record, answer_to(viewer, known, record.record, line)))
-    return found
+    return [CaseRecord(*found) for found in reader.of_case(case, observe, _MOST)]
+
+
+def _answered(viewer: Viewer, known: KnownRun | None, found: CaseRecord | None) -> CaseRecord | None:
+    """A record with its answer, which is read only for records that are shown."""
+    if found is None or known is None:
+        return found
+    answer = answer_to(viewer, known, found.record.record)
+    if answer is None and (path := viewer.path_of(known)) is not None:
+        stream, lines = viewer.lines.open(path)
+        with stream:
+            line = next((line for _, line in lines.read(stream, found.number)), b"")
+        answer = answer_of(line) if b'"output"' in line else None
+    return found._replace(answer=answer)
 
 
 def case_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
@@ -110,9 +112,10 @@ def case_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
     if not found:
         return refusal(404, "No such case", "No record of this run is about it, or its records are not here.")
     first = min(query_number(query, "at"), len(found) - 1)
-    shown = found[first : first + _SHOWN]
+    shown = [_answered(viewer, known, each) or each for each in found[first : first + _SHOWN]]
     counts = Counter(each.record.status for each in found)
-    lede = f"{plural(len(found), 'answer')}: {', '.join(f'{count:,} {status}' for status, count in counts.items())}."
+    lede = "The first " if len(found) == _MOST else ""
+    lede += f"{plural(len(found), 'answer')}: {', '.join(f'{count:,} {status}' for status, count in counts.items())}."
     run = element("a", run_title(known), href=link("run", known.key), dir="auto")
     header = element(
         "header",
@@ -185,11 +188,16 @@ def compared_case_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAns
     )
     pairs = list(_pairs(*found))
     first = min(query_number(query, "at"), max(0, len(pairs) - 1))
+    both = (one.known, other.known)
+    shown = [
+        (_answered(viewer, both[0], pair[0]), _answered(viewer, both[1], pair[1]))
+        for pair in pairs[first : first + _SHOWN]
+    ]
     turn = _turning(first, len(pairs), lambda at: link("compare", "case", base=base, cand=cand, id=case, at=at))
     main = joined(
         element("section", element("h2", "Question"), *_questions((one, other), case)),
         element("section", element("h2", "Answers"),
-                *(_beside((one, other), pair) for pair in pairs[first : first + _SHOWN]), turn),
+                *(_beside((one, other), pair) for pair in shown), turn),
     )  # fmt: skip
     return document(f"{case} · {side_title(other)} against {side_title(one)}", header, main)
 

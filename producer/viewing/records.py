@@ -175,18 +175,18 @@ class RecordReader:
                 return None if row is None else (failed_record(row), line)
         return None
 
-    def of_case(self, case: str, observe: Observe | None, most: int) -> list[tuple[int, bytes, FailedRecord]]:
-        """(number, line, record) of up to ``most`` records about ``case``, in the order of the file. Raises OSError.
+    def of_case(self, case: str, observe: Observe | None, most: int) -> list[tuple[int, int | None, FailedRecord]]:
+        """(number of the line, repeat, record) of up to ``most`` records about ``case``, in order. Raises OSError.
 
         ``observe`` says which case a record is about; without it, its id does.
         """
-        found: list[tuple[int, bytes, FailedRecord]] = []
+        found: list[tuple[int, int | None, FailedRecord]] = []
         stream, _ = self._lines.open(self._path)
         with stream, contextlib.suppress(UnicodeEncodeError):
             for number, line in lines_with(stream, msgspec.json.encode(case)):
                 row = self._row(line) if self._is_of(line, case, observe) else None
                 if row is not None:
-                    found.append((number, line, failed_record(row)))
+                    found.append((number, _repeat_of(line), failed_record(row)))
                 if len(found) == most:
                     break
         return found
@@ -207,6 +207,17 @@ class RecordReader:
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             why = "a line that is longer than is shown" if len(line) >= LONGEST else f"a damaged line: {error}"
             return Row("", "", "unreadable", "bad", why)
+
+
+class _Repeat(msgspec.Struct):
+    repeat: int | None = None
+
+
+def _repeat_of(line: bytes) -> int | None:
+    try:
+        return msgspec.json.decode(line, type=_Repeat).repeat
+    except (ValueError, RecursionError):
+        return None
 
 
 def _short(row: Row) -> Row:

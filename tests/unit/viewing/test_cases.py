@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from evalq.producer.cli import cli
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page.answers import answer_of, lines_with, question_in
+from evalq.producer.page.render import language_of
 from evalq.producer.page.side_by_side import difference
 from tests.unit.viewing.conftest import Browser, viewing
 
@@ -241,6 +242,16 @@ def test_any_line_is_an_answer(line: bytes, text: str, error: str) -> None:
     """Of evalq's form, of others', and of none."""
     found = answer_of(line)
     assert (found.text, found.error) == (text, error)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("서울은 수도입니다.", "ko"), ("東京は日本の首都です。", "ja"), ("Seoul (서울) is a capital.", None), ("", None),
+     ("42", None), ("수도: Seoul", "ko")],
+)  # fmt: skip
+def test_a_passage_has_its_language(text: str, language: str | None) -> None:
+    """For readers aloud; a word in brackets does not count."""
+    assert language_of(text) == language
 
 
 def test_lines_are_found_by_a_piece_in_any_place(tmp_path: Path) -> None:
