@@ -40,7 +40,7 @@ def test_truth_counts_messages_tasks_and_answers_of_a_journal() -> None:
 
 
 def test_a_cell_says_what_was_scraped_and_what_was_true_then() -> None:
-    """The first scrape after the moment counts; no such number, no value just now and no answer are told apart."""
+    """The first scrape after the moment counts; no such number, no value just now and no answer are distinguished."""
     moments = ("calm", "killed", "killed long ago", "stopped", "server away", "server back", "end")
     marks = dict.fromkeys((*moments, "observers restarted"), 11.0)
     truth = Truth(JOURNAL, [Look(11.0, 7, 3, 3), Look(13.0, 4, 3, 2)])

@@ -124,7 +124,7 @@ def test_every_fault_is_drawn() -> None:
 
 
 def test_the_judge_counts_rows_and_compares_bytes(tmp_path: Path) -> None:
-    """Lost rows, doubled rows, a differing report and an unfinished run are each told."""
+    """Lost rows, doubled rows, a differing report and an unfinished run are each reported."""
     assert count(["a", "b", "b"], ["a", "b", "c"]) == (1, 1)
     calm, run = tmp_path / "calm", tmp_path / "run"
     for folder, keys in ((calm, "abc"), (run, "abb")):

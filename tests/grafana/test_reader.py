@@ -58,7 +58,7 @@ def frame(rows: list[Line], value: str = "Value", ref: str = "A") -> dict[str, A
 
 
 def test_grafana_knows_every_transformation_and_unit(modules: Path) -> None:
-    """Of all panels of all pages; and one that it does not know is told."""
+    """Of all panels of all pages; and one that it does not know is reported."""
     answers = read(modules, *((panel, []) for _, panel in PANELS))
     assert [answer["unknown"] for answer in answers] == [[]] * len(PANELS)
     broken = copy.deepcopy(next(panel for _, panel in PANELS if panel.get("transformations")))

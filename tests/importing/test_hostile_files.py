@@ -133,7 +133,7 @@ def test_many_cases_of_one_name_take_no_square_of_their_number() -> None:
 
 
 def test_a_number_that_another_case_has_in_its_name_is_passed_over(tmp_path: Path) -> None:
-    """Whichever comes first: cases of one name are told apart by what they ask and check, equal ones by a number."""
+    """Whichever comes first: cases of one name are distinguished by what they ask and check, equal ones by a number."""
     names = ("d", "d-2", "d", "d-2", "d", "d-2-2")
     tests = [{"description": name, "vars": {"n": "x"}, "assert": [_CONTAINS]} for name in names]
     found = imported(tmp_path, {"prompts": ["{{n}}"], "tests": tests})

@@ -1,4 +1,4 @@
-"""What the user of a damaged ledger is told, and that it helps."""
+"""The messages to the user of a damaged ledger, and that they help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that call and are told to end: what is in flight stays theirs, and is paid for once."""
+"""Processes that call and have to end: what is in flight stays theirs, and is paid for once."""
 
 from __future__ import annotations
 

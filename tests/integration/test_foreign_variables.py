@@ -37,7 +37,7 @@ def wrong_everywhere(value: str, url: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("value", ["nonsense", "1"])
 def test_a_worker_serves_its_own_broker(server: Server, data: Path, calm: Calm, tmp_path: Path, value: str) -> None:
-    """It starts, computes, and ends as it is told; the broker that the variables name is never spoken to."""
+    """It starts, computes and ends as its own settings say; the broker that the variables name is never spoken to."""
     (tmp_path / "other").mkdir()
     with running_server(tmp_path / "other") as other, new_interpreters():
         met = _connections(other)

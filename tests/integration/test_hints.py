@@ -95,7 +95,7 @@ def _hints(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, list
     return code, [shlex.split(hint)[1:] for hint in HINT.findall(said.out + said.err)]
 
 
-# A detached run needs its server, a retry its report, and a followed log its command: they are told of elsewhere.
+# A detached run needs its server, a retry its report, and a followed log its command: they are mentioned elsewhere.
 STATES: dict[str, tuple[RunState, ...]] = {
     "run": ("open", "interrupted", "paused", "stopped", "failed", "cancelled"),
     "sweep": ("calling", "called", "interrupted", "spent", "retrying", "cancelled"),

@@ -190,7 +190,7 @@ def test_an_interrupted_detach_says_how_to_resume(
     extend, steps = PublishedPlan.extend, iter(range(1000))
 
     def interrupted(plan: PublishedPlan, ahead: int) -> bool:
-        if next(steps) == 5:  # another process could be done with all of it before it is told to stop
+        if next(steps) == 5:  # another process could be done with all of it before it has to stop
             signal.raise_signal(signal.SIGINT)
         return extend(plan, ahead)
 

@@ -19,7 +19,7 @@ ROWS = 60
 
 @pytest.fixture
 def service() -> Iterator[tuple[Agent, str]]:
-    """A server that answers as it is told."""
+    """A server that answers as configured."""
     with running_agent() as started:
         yield started
 

@@ -152,7 +152,7 @@ def test_what_a_killed_process_reported_to_nobody_is_lost_at_any_moment(
 def test_a_budget_that_was_lost_with_a_killed_process_ends_who_watches(
     tmp_path: Path, server: Server, service: tuple[Agent, str]
 ) -> None:
-    """There is no output, and nobody will make a report: that is told, and a larger budget makes the calls."""
+    """There is no output, and nobody will make a report: that is reported, and a larger budget makes the calls."""
     agent, url = service
     agent.ready = lambda: False
     write_targets(tmp_path, url, max_concurrency=AT_ONCE)

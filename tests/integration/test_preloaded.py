@@ -164,7 +164,7 @@ def _open_in(folder: Path, way: Callable[[], contextlib.AbstractContextManager[N
 
 
 def test_what_shapes_an_interpreter_needs_a_new_one(tmp_path: Path) -> None:
-    """Python's own variables are read when it starts; a folder that is not there is told as by any start."""
+    """Python's own variables are read when it starts; a folder that is not there is reported as by any start."""
     assert startable(clean_environment(), HAZARDS)
     assert startable(clean_environment(PYTHONPATH=HAZARDS), HAZARDS)
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "TZ", "OMP_NUM_THREADS"):

@@ -61,7 +61,7 @@ def write_targets(folder: Path, url: str, **more: Any) -> Path:
 
 
 def sweep(folder: Path, *args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A sweep of golden.json in ``folder`` by its own targets file, unless told otherwise."""
+    """A sweep of golden.json in ``folder`` by its own targets file, unless another is given."""
     targets = () if environment else ("--targets", "targets.yaml")
     command = ("vs", "golden.json", "--target", "chat", "--format", "none", *targets, *args)
     return evalq(*command, cwd=folder, **environment)  # type: ignore[arg-type]  # no key is `seconds`
@@ -117,7 +117,7 @@ STOPPING: dict[str, dict[str, Any]] = {
 def test_a_failure_that_every_call_would_meet_stops_the_sweep(
     tmp_path: Path, service: tuple[Agent, str], kind: str
 ) -> None:
-    """It is told with its kind and how to go on, it is no output of any case, and there is no report."""
+    """It is reported with its kind and how to go on, it is no output of any case, and there is no report."""
     write_golden(tmp_path / "golden.json", {"good": {"share": 1.0}, "bad": STOPPING[kind]})
     write_targets(tmp_path, service[1])
     done = sweep(tmp_path, "--repeat", "2", "--out", "run")
@@ -691,7 +691,7 @@ def test_pausing_stops_the_calls(tmp_path: Path, server: Server, callers: Fleet,
 
 
 def test_a_suite_sweeps_live_agents(tmp_path: Path, service: tuple[Agent, str]) -> None:
-    """`target` and `repeat` in a suite file; what does not belong there is told by its key."""
+    """`target` and `repeat` in a suite file; what does not belong there is reported by its key."""
     agent, url = service
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, url)

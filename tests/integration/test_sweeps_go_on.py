@@ -137,7 +137,7 @@ def test_a_fatal_failure_waits_for_nobody_whose_turn_is_far(tmp_path: Path, serv
 def test_an_interrupted_sweep_is_not_called_on(
     tmp_path: Path, server: Server, service: tuple[Agent, str], times: int
 ) -> None:
-    """Ctrl-C, and Ctrl-C twice: the fleet makes no more calls for a sweep whose producer was told to stop."""
+    """Ctrl-C, and Ctrl-C twice: the fleet makes no more calls for a sweep whose producer had to stop."""
     agent, url = service
     agent.most = 10
     write_golden(tmp_path / "golden.json", CASES)

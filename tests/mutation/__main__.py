@@ -108,7 +108,7 @@ def _run(folder: str, asked: argparse.Namespace, earlier: dict[str, Any] | None)
 
 
 def _row(mutant: Mutant) -> dict[str, Any]:
-    """What is told of a mutant that lives."""
+    """The message about a mutant that survives."""
     change = mutant.change
     return {
         "path": str(mutant.path.relative_to("evalq")),

@@ -273,7 +273,7 @@ METRICS = (
     ),
     Metric(
         "evalq_checks_thresholds",
-        "Whether all cases reach their thresholds: 1 they do, 0 some do not, 0.5 cannot be told yet.",
+        "Whether all cases reach their thresholds: 1 they do, 0 some do not, 0.5 undecided.",
         "state",
         "thresholds.verdict",
         states=(("fails", 0.0), ("inconclusive", 0.5), ("holds", 1.0)),
@@ -293,7 +293,7 @@ METRICS = (
     ),
     Metric(
         "evalq_checks_collapse",
-        "Whether the answers to any case collapsed: 1 some did, 0 none did, 0.5 cannot be told yet.",
+        "Whether the answers to any case collapsed: 1 some did, 0 none did, 0.5 undecided.",
         "state",
         "diversity.verdict",
         # The verdict is on "collapse nowhere": that it holds is what 0 says here, unlike for thresholds.

@@ -42,7 +42,7 @@ METRICS = (
     ),
     Metric(
         "evalq_vs_collapse",
-        "Whether any case is collapsed: 1 some are, 0 none is, 0.5 cannot be told yet.",
+        "Whether any case is collapsed: 1 some are, 0 none is, 0.5 undecided.",
         "state",
         "collapse_nowhere.verdict",
         states=(("holds", 0.0), ("inconclusive", 0.5), ("fails", 1.0)),

@@ -1,4 +1,4 @@
-"""Hosts that are cut from the network and come back: packets are dropped, nobody is told."""
+"""Hosts that are cut from the network and come back: packets are dropped, and no side learns of it."""
 
 from __future__ import annotations
 

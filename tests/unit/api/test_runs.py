@@ -54,7 +54,7 @@ def test_without_pandas_frames_say_what_to_install_and_all_else_works(
 
 @pytest.mark.parametrize("folder", [None, "kept"])
 def test_a_tag_that_is_no_text_is_refused_by_name(rows: Path, folder: str | None) -> None:
-    """Whether it would be written or not; nothing of a run is told as damaged."""
+    """Whether it would be written or not; nothing of a run is reported as damaged."""
     with pytest.raises(evalq.errors.UsageError, match=r"tags=\{'seed': 3\}: both are texts"):
         evalq.evaluate("planagent", "results.csv", tags={"seed": 3}, folder=folder)  # type: ignore[dict-item] # the point
     assert [path.name for path in rows.iterdir()] == ["results.csv"]

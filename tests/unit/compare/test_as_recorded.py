@@ -176,7 +176,7 @@ def test_what_else_a_policy_demands_is_decided_and_never_set_aside(
 
 
 def test_a_rise_of_another_number_is_no_matter_of_passes() -> None:
-    """Three times as slow is NO-GO, though each case passes as before; that passes fell is told case by case."""
+    """Three times as slow is NO-GO, though each case passes as before; that passes fell is reported case by case."""
     rng = Random(7)
     base, slow = (taken([[times * rng.lognormvariate(0, 0.3)] for _ in range(200)]) for times in (1.0, 3.0))
     wanted = Policy.model_validate(

@@ -1,4 +1,4 @@
-"""What the configuration, the rules file and the options make of a request, and how their mistakes are told."""
+"""What the configuration, the rules file and the options make of a request, and how their mistakes are reported."""
 
 from __future__ import annotations
 

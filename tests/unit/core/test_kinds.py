@@ -52,7 +52,7 @@ def test_another_kind_of_file_is_named(case: str) -> None:
 
 @pytest.mark.parametrize("text", [TABLE, "id\n1\n", 'id,"a;b;c"\n', "id,x\r\n1,2\r\n", "이름,값\n", ""])
 def test_what_may_be_csv_is_called_nothing(text: str) -> None:
-    """Its faults are told as they are."""
+    """Its faults are reported as they are."""
     assert file_kind(text.encode()[:HEAD_BYTES]) is None
 
 

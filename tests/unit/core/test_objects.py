@@ -1,4 +1,4 @@
-"""A broken line is told with the path of what is wrong, and nothing an agent writes gets past that."""
+"""A broken line is reported with the path of what is wrong, and nothing an agent writes gets past that."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Listed(Params):
     ],
 )
 def test_a_list_with_a_wrong_entry_is_not_said_to_be_empty(data: Any, said: list[str]) -> None:
-    """The entry alone is told of; a list that is empty is one."""
+    """The entry alone is mentioned; a list that is empty is one."""
     with pytest.raises(ConfigError) as caught:
         validate(Listed, data, "run.yaml")
     assert str(caught.value).splitlines()[1:] == [f"  {line}" for line in said]

@@ -161,7 +161,7 @@ def canonicalize(name: str) -> str:
 
 
 def test_what_differs_is_reported_by_folder_and_package() -> None:
-    """Of folders only the name is told, since a digest says nothing; of packages both versions."""
+    """Of folders only the name is reported, since a digest says nothing; of packages both versions."""
     ours = {"evalcore": "a1", "evalcore.evaluators.vs": "b1", "numpy": "2.1"}
     theirs = {"evalcore": "a1", "evalcore.evaluators.vs": "b2", "numpy": "2.2", "evaluator x": "m:e x 1"}
     assert differences(theirs, ours) == [

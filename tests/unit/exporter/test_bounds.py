@@ -80,7 +80,7 @@ def test_a_suite_keeps_its_counter_once_it_has_one(full: Server) -> None:
 
 
 def test_no_metric_has_more_series_than_the_cap(full: Server) -> None:
-    """Thousands of agents are the cap and one other, which has the rest; how many were folded is told."""
+    """Thousands of agents are the cap and one other, which has the rest; how many were folded is reported."""
     shown = _scrape(full)
     assert max(len(samples) for name, samples in shown.items() if "seconds" not in name) <= SETTINGS.max_series + 1
     agents = shown["evalq_vs_case_tests"]

@@ -196,7 +196,7 @@ def test_the_last_runs_stand_side_by_side() -> None:
 
 
 def test_histograms_beyond_the_cap_are_counted_as_left_out() -> None:
-    """A histogram has no series for the others; that there are some is told all the same."""
+    """A histogram has no series for the others; that there are some is reported all the same."""
     calls = {f"seconds t{number} 1": 1 for number in range(7)}
     none, some = FleetMetrics(_snapshot(), 5), FleetMetrics(_snapshot(calls=calls), 5)
     list(none.collect())

@@ -234,7 +234,7 @@ def test_only_new_bytes_are_read(tmp_path: Path) -> None:
 def test_a_log_out_of_order_is_read_again_for_its_sort_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its report is exact, over rotations too; what that costs is told with the pass."""
+    """Its report is exact, over rotations too; what that costs is reported with the pass."""
     monkeypatch.setattr(evaluator, "whole", Cooperation(SortLimits(run_rows=50, fan_in=3, block_bytes=500)).whole)
     data = numbered(shuffled_log(300))
     with Stage(tmp_path).entered() as stage:

@@ -1,4 +1,4 @@
-"""The command that follows a log, in this process: how it waits, is told to end, and ends."""
+"""The command that follows a log, in this process: how it waits, and how it ends on request."""
 
 from __future__ import annotations
 

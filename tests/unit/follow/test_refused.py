@@ -67,7 +67,7 @@ def test_a_change_in_the_first_or_last_kilobyte_is_named_by_its_line(stage: Stag
 
 
 def test_a_change_elsewhere_is_found_by_verify_between_its_marks(stage: Stage) -> None:
-    """Passes ended at lines 100, 110 and 120: a change in line 105 is told as in 101 to 110."""
+    """Passes ended at lines 100, 110 and 120: a change in line 105 is reported as in 101 to 110."""
     for first in (100, 110):
         stage.append(lines(first, 10))
         stage.look()

@@ -1,4 +1,4 @@
-"""What can be changed, and how a mistake in it is told."""
+"""What can be changed, and how a mistake in it is reported."""
 
 from __future__ import annotations
 

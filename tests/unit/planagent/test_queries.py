@@ -155,7 +155,7 @@ def test_repeated_rows_are_found_in_any_file_that_is_read(
 def test_repeated_rows_of_a_run_are_found_in_its_inputs(
     limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a packed one and in the second of two; and not behind the rows at which the run was told to stop."""
+    """In a packed one and in the second of two; and not behind the rows at which the run had to stop."""
     data = to_csv([row(f"q{i % 4}", f"{i % 6}/1") for i in range(60)]).encode()
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(data))
     (tmp_path / "b.csv").write_bytes(data)

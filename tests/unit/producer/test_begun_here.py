@@ -132,7 +132,7 @@ def test_a_suite_s_later_runs_go_to_the_workers_that_an_earlier_one_started(monk
 def test_how_long_the_rest_takes_is_reported_by_the_pace_since_the_first_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before there is another one it is as long as it has taken, and for half a second after it nothing is told."""
+    """Before there is another one it is as long as it has taken, and for half a second after it nothing is reported."""
     clock = [100.0]
     monkeypatch.setattr("evalq.producer.run.local_pool.time.monotonic", lambda: clock[0])
     begun = job("run", 10)
@@ -355,7 +355,7 @@ def test_a_run_json_that_is_removed_is_not_reported_as_damaged() -> None:
 
 @pytest.mark.usefixtures("no_server")
 def test_faulty_input_leaves_no_folder() -> None:
-    """As inline: the fault is told with its line."""
+    """As inline: the fault is reported with its line."""
     with Path("rows.csv").open("a") as out:
         out.write('1,"a"b\n')
     with pytest.raises(InputError, match=r"rows\.csv"):

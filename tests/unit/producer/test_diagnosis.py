@@ -169,7 +169,7 @@ def test_what_happened_is_reported_as_notes() -> None:
 
 
 def test_clocks_are_compared_with_this_machine() -> None:
-    """Two seconds either way are the network's; more is told."""
+    """Two seconds either way are the network's; more is reported."""
     assert _findings(HEALTHY, 1001.9) == []
     assert "this machine is 3 s ahead" in _findings(HEALTHY, 1003.0)[0][1]
 

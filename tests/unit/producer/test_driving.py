@@ -122,7 +122,7 @@ def test_the_loop_polls_after_each_step_and_concludes_once(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("what", ["step", "poll", "conclude"])
 def test_a_step_that_was_refused_once_is_taken_again(what: str, tmp_path: Path) -> None:
-    """The ledger had forgotten the driver; the end of a run is told as well as its middle."""
+    """The ledger had forgotten the driver; the end of a run is reported as well as its middle."""
     work = Scripted(tmp_path, lambda told: told[-1] == what and told.count(what) == 1)
     assert _driven(work) == [1, 2, 3]
     at = work.told.index(what)
@@ -132,7 +132,7 @@ def test_a_step_that_was_refused_once_is_taken_again(what: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("what", ["step", "poll", "conclude"])
 def test_a_step_that_is_refused_for_good_ends_the_driving(what: str, tmp_path: Path) -> None:
-    """Somebody else drives: this one is told so, and stops."""
+    """Somebody else drives: this one learns that, and stops."""
     work = Scripted(tmp_path, lambda told: told[-1] == what)
     with pytest.raises(AlreadyRunning, match="another"):
         _driven(work)

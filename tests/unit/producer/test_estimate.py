@@ -57,13 +57,13 @@ def run_of(name: str, outputs: Sequence[Output]) -> str:
 
 
 def told(**live: object) -> list[str]:
-    """What is told of a sweep of the target, as a user wrote it."""
+    """The estimate for a sweep of the target, as a user wrote it."""
     options = SweepOptions(**{"target": WRITTEN, **live})  # type: ignore[arg-type]  # one of its fields each
     return list(estimate(EVALUATOR, REQUEST, options, Settings(targets="targets.json")))
 
 
 def test_what_is_known_of_a_call_twice_is_one_call_less(outputs: list[Output]) -> None:
-    """By two runs, or a run and a cache; each is told as the one that a sweep takes first."""
+    """By two runs, or a run and a cache; each is reported as the one that a sweep takes first."""
     with_cache = Cache("cache.sqlite")
     with_cache.keep(outputs)
     with_cache.close()

@@ -103,7 +103,7 @@ def test_a_used_folder_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_only_one_process_drives(tmp_path: Path) -> None:
-    """While one holds the folder another is told so; afterwards it is free."""
+    """While one holds the folder another learns that; afterwards it is free."""
     folder = _folder(tmp_path)
     with folder.driving() as first, RunFolder(folder.path).driving() as second:
         assert (first, second) == (True, False)

@@ -25,7 +25,7 @@ DAMAGED = {
 
 
 def test_a_plug_in_that_cannot_be_read_is_one_line_of_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are told as ever, also those that stand in an archive or are compiled."""
+    """The others are reported as ever, also those that stand in an archive or are compiled."""
     for name, text in {**DAMAGED, "latin.py": '# coding: latin-1\n"""caf\u00e9"""\n'.encode("latin-1")}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text)

@@ -149,7 +149,7 @@ def test_an_answer_is_of_its_chunk_or_refused(stage: Stage, changed: str) -> Non
 
 
 def test_a_worker_leaves_runs_of_other_code_alone(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """A message that reached the wrong worker computes nothing and commits nothing, and is told in a line."""
+    """A message that reached the wrong worker computes nothing and commits nothing, and is reported in a line."""
     job = stage.job("one", chunk_size=10)
     run = stage.driver(job, "a 1 a")
     other = msgspec.structs.replace(job.header, code_version="0" * 12)

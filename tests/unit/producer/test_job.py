@@ -155,7 +155,7 @@ def _no_room(*_anything: object) -> None:
 def test_what_a_machine_lacks_is_no_error_of_evalq_s_and_none_of_its_folder(
     tmp_path: Path, error: Exception, told: str
 ) -> None:
-    """It is told as that, with how to go on; any other RuntimeError is what it was."""
+    """It is reported as that, with how to go on; any other RuntimeError is what it was."""
     folder = RunFolder(tmp_path)
     with (
         pytest.raises(InfrastructureError, match=f"^{told}.*, then resume with: ") as raised,

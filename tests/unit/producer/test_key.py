@@ -150,7 +150,7 @@ def test_a_plan_under_another_key_gives_way_to_that_in_the_ledger(stage: Stage) 
 
 @pytest.mark.parametrize("size", [10, 20], ids=["while it plans", "behind its plan"])
 def test_answers_under_another_key_are_no_other_answers(stage: Stage, size: int) -> None:
-    """The server loses all while a driver stands still, and another folder begins the run: it is told who drives."""
+    """The server loses all while a driver stands still, and another folder begins the run: it learns who drives."""
     one, two = (stage.job(name, chunk_size=size, once="k") for name in ("one", "two"))
     first, second = stage.driver(one, "host-a 11 aa"), stage.driver(two, "host-b 22 bb")
 
@@ -211,7 +211,7 @@ def test_a_detached_run_whose_key_is_lost_says_so(stage: Stage) -> None:
 
 
 def test_a_key_in_the_ledger_that_evalq_did_not_write_ends_the_run(stage: Stage) -> None:
-    """It is told, not shown, and no chunk is computed by it."""
+    """It is reported, not shown, and no chunk is computed by it."""
     job = stage.job("one", chunk_size=10)
     stage.ledger.open(job.header, 1, key=job.key)
     stage.ledger.append(job.run, list(Planner(job).chunks()), 0)

@@ -15,7 +15,7 @@ HEADER = Header("r", "planagent", "1", "mine", {}, (PlannedInput("x.csv", "x.csv
 
 
 class Heard:
-    """Whoever is told."""
+    """Records the messages that it gets."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, float, float | None]] = []

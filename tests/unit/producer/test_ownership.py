@@ -118,7 +118,7 @@ def _left(job: Job) -> RunFolder:
 def test_a_silent_driver_s_run_is_taken_over(server: Server, stage: Stage, tmp_path: Path) -> None:
     """The first is killed in mid-run; who comes from another folder waits out its silence, and ends with its report.
 
-    The first, come back to life, is told so and changes nothing.
+    The first, come back to life, learns that and changes nothing.
     """
     (tmp_path / "brief").mkdir()
     brief = Stage(server, tmp_path / "brief", driver_seconds=0.3)
@@ -149,7 +149,7 @@ def test_a_silent_driver_s_run_is_taken_over(server: Server, stage: Stage, tmp_p
 
 
 def test_a_driver_that_was_overtaken_in_mid_run_ends(server: Server, tmp_path: Path) -> None:
-    """It stood still for too long (a laptop asleep); another drove on, and this one is told so at its next step."""
+    """It stood still for too long (a laptop asleep); another drove on, and this one learns that at its next step."""
     brief = Stage(server, tmp_path, driver_seconds=0.11)
     one, two = _jobs(brief, "one", "two")
     reports: list[Report] = []
@@ -383,7 +383,7 @@ def test_a_plan_in_the_ledger_is_read_a_page_at_a_time(stage: Stage, monkeypatch
 
 
 def test_a_finished_run_is_not_computed_again_from_another_folder(stage: Stage) -> None:
-    """Whoever has nothing of a run that is done, with its report in the ledger, is told so, and nothing changes; who
+    """Whoever has nothing of a run that is done, with its report in the ledger, learns that, and nothing changes; who
     has begun to drive it may go on, and so may anybody where that report is lost.
     """
     one, two = _jobs(stage, "one", "two")

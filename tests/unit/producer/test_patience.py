@@ -24,7 +24,7 @@ from tests.unit.workers.states import STATES
 
 
 class Heard:
-    """Whoever is told; remembers when, by a ``clock``."""
+    """Records the messages that it gets, and when, by a ``clock``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -121,7 +121,7 @@ def test_a_server_that_is_gone_ends_the_waiting_in_time(server: Server) -> None:
 
 
 def test_a_long_step_is_not_taken_for_a_server_that_is_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server answers meanwhile, so nothing is told."""
+    """The server answers meanwhile, so nothing is reported."""
     monkeypatch.setattr(retries, "PROBE_SECONDS", PATIENCE)  # be it late, on a busy machine
     heard = Heard()
     patience = ServerRetry(_settings(server, 60), heard)

@@ -1,4 +1,4 @@
-"""What a person is told of how far a run is."""
+"""The messages on the progress of a run."""
 
 from __future__ import annotations
 

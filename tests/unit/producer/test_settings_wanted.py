@@ -40,7 +40,7 @@ def _other(stage: Stage, server: Server, service: tuple[Agent, str]) -> Stage:
 
 
 def test_a_host_with_other_settings_makes_no_call_of_it(stage: Stage) -> None:
-    """Alone it is told so before anything is called; beside one that has them it leaves all calls to that one."""
+    """Alone it learns that before anything is called; beside one that has them it leaves all calls to that one."""
     url = json.loads((stage.folder / "targets.yaml").read_text())["targets"]["chat"]["base_url"]
     other = _other(stage, stage.server, (stage.agent, url))
     wanted, others = (config_digest(load_targets(each.folder / "targets.yaml")["chat"]) for each in (stage, other))

@@ -38,7 +38,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 class Fleet:
-    """What a command is told of who calls: a targets file of its own, or the signs of life of a fleet."""
+    """Where a command learns which processes call: its own targets file, or the heartbeats of a fleet."""
 
     def __init__(self, sweep: Sweep, server: Server) -> None:
         self.sweep = sweep

@@ -185,7 +185,7 @@ class Drive(threading.Thread):
 
 @pytest.mark.usefixtures("patient")
 def test_twins_pay_once(stage: Stage) -> None:
-    """Two producers of one --once from two folders: one drives, the other is told who, and every call is made once."""
+    """Two producers of one --once from two folders: one drives, the other learns who, and every call is made once."""
     first, second = stage.sweep("a", 20, once="k"), stage.sweep("b", 20, once="k")
     assert first.run == second.run
     stage.agent.most = 6  # or it might be done before the second comes

@@ -1,4 +1,4 @@
-"""Records in, lines, counts and report out; broken records are told with a path and never scored."""
+"""Records in, lines, counts and report out; broken records are reported with a path and never scored."""
 
 from __future__ import annotations
 

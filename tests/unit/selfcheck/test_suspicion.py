@@ -55,7 +55,7 @@ def test_a_report_of_a_real_run_is_not_suspected() -> None:
     ],
 )
 def test_each_reason_is_found(given: dict[str, Any], reason: str) -> None:
-    """And it is one of those that are told."""
+    """And it is one of those that are reported."""
     assert reason in suspected(**given)
     assert reason in REASONS
 

@@ -72,7 +72,7 @@ def test_what_is_no_text_stands_in_a_text_as_json() -> None:
 
 
 def test_paths() -> None:
-    """Keys, indices and quoted keys; what is missing is told as far as it leads."""
+    """Keys, indices and quoted keys; what is missing is reported as far as it leads."""
     reply = {"choices": [{"message": {"content": "x", "a.b": 1}}]}
     for path in ("choices[0].message.content", "$.choices[0].message.content", "['choices'][0]['message'].content"):
         assert find_at(reply, parse_path(path)) == "x"

@@ -284,7 +284,7 @@ def agent(call):
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["in its group", "in one of its own"])
 def test_an_import_whose_process_ends_before_what_it_started_is_over(tmp_path: Path, leaves: bool) -> None:
-    """How it ended is told at once, not after the time that imports have."""
+    """How it ended is reported at once, not after the time that imports have."""
     there = tmp_path / "there"
     targets = _named(tmp_path, "agent")
     (tmp_path / "agent.py").write_text(f"""

@@ -70,7 +70,7 @@ def test_an_answer_can_be_written(tmp_path: Path) -> None:
 
 
 def test_a_prompt_that_cannot_be_sent_is_one_failed_call(tmp_path: Path) -> None:
-    """Whatever a way to a target raises is told as a failure."""
+    """Whatever a way to a target raises is reported as a failure."""
     result = ask(tmp_path, {"kind": "command", "argv": ["cat"]}, "a\ud800b")
     assert isinstance(result, Failure)
     assert "the call failed: UnicodeEncodeError" in result.reason

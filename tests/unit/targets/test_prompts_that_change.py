@@ -91,7 +91,7 @@ def test_a_prompt_that_cannot_be_read_ends_no_heartbeat(tmp_path: Path, monkeypa
 
 
 def test_a_link_that_leads_to_itself_ends_no_heartbeat(tmp_path: Path) -> None:
-    """It is passed over like one that leads nowhere, and whoever calls its agent is told."""
+    """It is passed over like one that leads nowhere, and a call of its agent reports it."""
     named = _named(tmp_path)
     sessions, before = TargetSessions({"t": named}, redis.Redis()), config_digest(named)
     (tmp_path / "b.md").symlink_to("b.md")

@@ -1,4 +1,4 @@
-"""Records in, lines, sums and report out; broken records are told with a path and never scored."""
+"""Records in, lines, sums and report out; broken records are reported with a path and never scored."""
 
 from __future__ import annotations
 

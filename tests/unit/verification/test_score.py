@@ -259,7 +259,7 @@ def test_texts_with_the_same_patterns_are_distinguished_where_something_is_count
 
 @pytest.mark.parametrize("change", ["Edit Read", "implement"])
 def test_a_pattern_too_long_for_the_common_automaton_is_looked_for_by_itself(change: str) -> None:
-    """Texts with all the same other patterns are told apart by it, whether or not some of those are counted."""
+    """Texts with all the same other patterns are distinguished by it, whether or not some of those are counted."""
     own: dict[str, Any] = DEFAULT.model_dump(mode="json")
     own["gates"] = [{**own["gates"][0], "pattern": "(?:ab|ba){90}"}]
     scoring = scorer(Patterns.model_validate(own), VerificationParams().scoring)

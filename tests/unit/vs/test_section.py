@@ -155,7 +155,7 @@ def test_two_tests_are_counted(tmp_path: Path) -> None:
 
 
 def test_missing_and_unreadable_t_scores_are_two_issues(tmp_path: Path) -> None:
-    """None at all, and some that are no numbers, are told apart in the summary."""
+    """None at all, and some that are no numbers, are distinguished in the summary."""
     none = with_value(good_output(), "vs_metadata.t_scores", [])
     text = with_value(good_output(), "vs_metadata.t_scores", [{"option": "a", "score": "low", "rationale": "r"}])
     lines = [line("E", 0, none), line("E", 1, text), line("E", 2, none)]

@@ -1,4 +1,4 @@
-"""A broker that is away is told as such, whatever was asked of it."""
+"""A broker that is away is reported as such, whatever was asked of it."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_counts_that_are_no_numbers_count_nothing_in_the_snapshot(hosts: Hosts, 
     _wrong_type(SHARED.totals),
 ])  # fmt: skip
 def test_counters_that_are_none_keep_no_answer_back(hosts: Hosts, server: Server, damage: Callable[[Any], Any]) -> None:
-    """Each chunk is committed once, and its worker is told so: metrics alone suffer."""
+    """Each chunk is committed once, and its worker learns that: metrics alone suffer."""
     assert hosts.act("w", 0) == "committed"
     damage(server.client)
     assert [hosts.act("w", seq) for seq in range(1, CHUNKS)] == ["committed"] * (CHUNKS - 1)

@@ -69,7 +69,7 @@ raise SystemExit(main.main(Timings(beat=0.01)))
 
 
 def test_a_beat_under_way_does_not_bring_a_process_that_calls_back(server: Server, tmp_path: Path) -> None:
-    """It is told to end while a heartbeat is on its way, as nearly always here."""
+    """It has to end while a heartbeat is on its way, as nearly always here."""
     (tmp_path / "targets.yaml").write_text("targets: {own: {kind: command, argv: [cat]}}")
     settings = {"EVALQ_BROKER": server.url, "EVALQ_TARGETS": str(tmp_path / "targets.yaml"), "EVALQ_CALLS": "2"}
     process = subprocess.Popen([sys.executable, "-c", SLOW_TO_TELL], env=clean_environment(**settings))

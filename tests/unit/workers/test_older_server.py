@@ -1,4 +1,4 @@
-"""A server that forgot the last moments of a sweep: what was answered then is told, not called again."""
+"""A server that forgot the last moments of a sweep: what was answered then is reported, not called again."""
 
 from __future__ import annotations
 
@@ -402,7 +402,7 @@ def _cut_off(server: Server) -> tuple[Fleet, list[int], list[int]]:
 @pytest.mark.parametrize("first", ["p", "q"])
 def test_who_was_cut_off_for_longer_than_the_pause_counts_once(server: Server, first: str) -> None:
     """Whoever tells first, each answer that was served is one attempt, one output is kept of a call, and what was paid
-    twice is told as such.
+    twice is reported as such.
     """
     fleet, mine, its = _cut_off(server)
     if first == "q":

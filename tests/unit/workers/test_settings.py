@@ -71,7 +71,7 @@ def test_roots_are_written_like_path(monkeypatch: pytest.MonkeyPatch, value: str
     ],
 )
 def test_a_misspelt_variable_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
-    """It would be ignored, and its writer think otherwise; the near name is told."""
+    """It would be ignored, and its writer think otherwise; the near name is reported."""
     monkeypatch.setenv(f"EVALQ_{name}", "x")
     with pytest.raises(ConfigError, match=f"EVALQ_{name}: no such setting; is it EVALQ_{meant}"):
         load_settings()

@@ -18,7 +18,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
     asked = 0
 
     class Started:
-        """A process that ends as its keeper is told to end."""
+        """A process that ends when its supervisor asks for it."""
 
         def wait(self) -> int:
             """It has ended."""

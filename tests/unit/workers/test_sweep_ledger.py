@@ -179,7 +179,7 @@ def test_what_was_not_collected_is_never_trimmed(server: Server) -> None:
 
 
 def test_a_process_has_what_it_names_and_nothing_else(server: Server) -> None:
-    """A server that came back older holds calls for it that it has recorded: they are told again, or made again."""
+    """A server that came back older holds calls for it that it has recorded: they are reported again, or made again."""
     calls = _begun(server, "named")
     _, made, _ = calls.claim("named", "p", TOTAL, LEASE, {})
     moment = _moment(server, "named")
