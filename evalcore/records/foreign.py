@@ -11,8 +11,9 @@ from itertools import islice
 from typing import Any
 
 from evalq.evalcore.errors import InputError
+from evalq.evalcore.files import open_input
 from evalq.evalcore.naming import kind_of, shorten
-from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, Layout, Source, excel_changed
+from evalq.evalcore.records.inputs import HEAD_BYTES, MAX_UNPACKED_BYTES, Layout, Source, excel_changed, file_kind
 from evalq.evalcore.records.layouts import (
     MISSING,
     SHOWN_KEYS,
@@ -44,7 +45,7 @@ _NAMES = {
         *("expected", "gold", "expected_output", "reference", "target", "ideal", "ground_truth", "label", "truth"),
         "correct_answer",
     ),
-    "repeat": ("repeat", "sample", "trial", "epoch", "run", "attempt"),
+    "repeat": ("repeat", "n", "sample", "trial", "epoch", "run", "attempt"),
     "error": ("error",),
 }
 
@@ -118,7 +119,9 @@ def _foreign_keys(
     if not paths:
         got = first if isinstance(first, str) else f"a record is {kind_of(first)}, not an object"
         if isinstance(first, str) and (source.layout is None or source.layout.form == "jsonl"):
-            got += ". JSONL has one object on each line; a JSON list is read from a file called .json"
+            if kind := _other_kind(source):
+                return InputError(f"{source.name} is no JSONL in UTF-8", [(where, kind)])
+            got += ". JSONL has one object on each line; a file that ends in .json may be a list, in .csv a table"
         reason = f"a record needs {wanted}; {count}. {got[:1].upper()}{got[1:]}"
         return InputError(f"{source.name} has no outputs that evalq can read", [(where, reason)])
     listed = ", ".join(f"{shorten(path, 60)} ({n:,})" for path, n in paths.most_common(SHOWN_KEYS))
@@ -127,6 +130,16 @@ def _foreign_keys(
     advice = f"Try --map {guess}" if guess else "Name them: --map case=KEY,output=KEY"
     reason = f"a record needs {wanted}; {count}. Keys: {listed}{more}. {advice}"
     return InputError(f"{source.name} has no outputs that evalq can read", [(where, reason)])
+
+
+def _other_kind(source: Source) -> str:
+    """What a file that is no JSON seems to be, such as a workbook; empty if it may be a text."""
+    try:
+        with open_input(source.path) as stream:
+            head = stream.read(HEAD_BYTES)
+    except OSError:
+        return ""
+    return "" if head[:1] in (b"{", b"[") else file_kind(head) or ""
 
 
 def _foreign_cases(

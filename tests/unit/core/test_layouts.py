@@ -302,6 +302,13 @@ _BAD: dict[str, tuple[str, bytes | None, str, str]] = {
     "list that is cut": ("a.json", b'[{"case": "1"', "", r"a\.json:1: not JSON: .*JSONL has one object on each line"),
     "list in a .jsonl": ("a.jsonl", b'[{"case":"1","output":"a"}]\n', "", r"a\.jsonl:1: .*[Aa] list, not an object"),
     "object over lines": ("a.jsonl", b'{\n "case": "1"\n}\n', "", r"a\.jsonl:1: .*JSONL has one object on each line"),
+    "workbook": (
+        "a.xlsx",
+        b"PK\x03\x04" + bytes(range(200)),
+        "",
+        r"a\.xlsx:1: an Excel workbook .*export it as CSV in UTF-8",
+    ),
+    "table without .csv": ("a.txt", _CSV, "", r"a\.txt:1: .*in \.csv a table"),
     "python repr": ("a.jsonl", b"{'case': '1', 'output': 'a'}\n", "", r"a\.jsonl:1: .*[Nn]ot JSON"),
     "numbers": ("a.jsonl", b"1\n2\n", "", r"a\.jsonl:1: .*[Aa] number, not an object"),
     "texts": ("a.jsonl", b'"a"\n"b"\n', "", r"a\.jsonl:1: "),
