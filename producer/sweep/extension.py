@@ -1,4 +1,4 @@
-"""Extending a finished sweep: the same cases asked more often, or of another target, in a run of its own."""
+"""Extend a finished sweep in a new run: more repeats of the same cases, further cases, or another target."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from evalq.workers.targets.variable import canonical_name
 
 
 class Extension(msgspec.Struct, frozen=True):
-    """What a finished sweep is extended to: ``repeats`` of each case (None: as many as it has), another ``target``
-    ("": the one it asked), other ``cases`` (none: its own), and the budgets and the cache of what is called for that.
+    """How to extend a finished sweep: ``repeats`` per case (None: as many as before), ``target`` ("": the same),
+    ``cases`` files (empty: the same), and the budgets and the cache for the new calls.
     """
 
     repeats: int | None = None
@@ -30,13 +30,13 @@ class Extension(msgspec.Struct, frozen=True):
     cache: str = ""
 
     def begin(self, folder: RunFolder, asked: RunOptions) -> Sweep:
-        """The sweep that extends the one in ``folder``; ``asked`` says its own folder, key and notes.
+        """The sweep that extends the one in ``folder``; ``asked`` has its own folder, key and tags.
 
-        Without a key it is the same run however often it is asked for. Raises UsageError for a run that cannot be
-        extended so, RunExistsError where it was begun before, and what `Sweep.start` raises.
+        Without a key, the same extension is always the same run. Raises UsageError for a run that cannot be extended
+        like this, RunExistsError if the extension exists already, and the errors of `Sweep.start`.
         """
         sweep, live = extension_of(folder, self)
-        # The same command is the same run: after a kill it resumes, and nobody pays for the repeats twice by accident.
+        # The same command means the same run: after a kill it resumes, and the repeats are never paid twice.
         once = asked.once or f"extend {sweep.run}"
         suite, _, _ = sweep.given
         tags = {**suite.tags, **asked.tags}
@@ -45,7 +45,7 @@ class Extension(msgspec.Struct, frozen=True):
 
 
 def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOptions]:
-    """The sweep in ``folder``, and what is asked of the one that extends it. Raises UsageError, ConfigError."""
+    """(the sweep in ``folder``, the options of its extension). Raises UsageError or ConfigError."""
     sweep = _finished(folder, same=not wanted.cases)
     if wanted.repeats is not None and not live_calls(sweep.evaluator).repeats:
         raise UsageError(f"--repeat: {sweep.evaluator.name} calls each case once")
@@ -60,7 +60,7 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
         max_cost=wanted.max_cost or 0.0,
         cache=wanted.cache,
     )
-    # Another target has answered nothing yet that could be taken over.
+    # Another target has no answers to reuse.
     if target != before.target:
         return sweep, live
     used = usage_of(folder.path / OUTPUTS)
@@ -80,9 +80,9 @@ def extension_of(folder: RunFolder, wanted: Extension) -> tuple[Sweep, SweepOpti
 
 
 def _finished(folder: RunFolder, *, same: bool) -> Sweep:
-    """The sweep in ``folder``, which has its report. Raises UsageError."""
+    """The finished sweep in ``folder``. Raises UsageError for others."""
     info = folder.info()
-    # Of one that still goes, some answers are elsewhere, and would be paid for again.
+    # Some answers of an unfinished sweep are not in the folder, and would be paid for again.
     if info.state != "done":
         by = folder.driver()
         then = f"{by} drives it: wait for it with evalq watch {folder.named()}" if by else folder.next_step(info.state)

@@ -1,4 +1,4 @@
-"""The head of a sweep in its run folder: what is asked of whom, and what makes it this sweep and no other."""
+"""The head of a sweep in its run folder: its target, its request, and the facts that identify it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ from evalq.workers.ledger.sweep_model import FORM, SETTINGS, TEXT_FORM, SweepHea
 
 
 class Before(msgspec.Struct, frozen=True):
-    """What a run did for sweeps whose place another one took: attempts, those of them that came to nothing that
-    anybody told, outputs that were not taken over although they were paid for, and what all of it cost.
+    """Totals of earlier judge sweeps that this sweep replaced.
+
+    They are the attempts, the attempts whose outcome is unknown (``lost``), the paid outputs that were not reused
+    (``repaid``), and the cost.
     """
 
     attempts: int = 0
@@ -37,7 +39,7 @@ class Before(msgspec.Struct, frozen=True):
 
 
 class SweepHead(msgspec.Struct, frozen=True):
-    """All that a sweep was begun with; ``cwd`` is the folder that the paths of its request are seen from."""
+    """Everything that a sweep was started with; ``cwd`` is the folder to which the request's paths are relative."""
 
     header: SweepHeader
     live: SweepOptions
@@ -47,7 +49,7 @@ class SweepHead(msgspec.Struct, frozen=True):
     before: Before = Before()
 
     def to_wire(self) -> bytes:
-        """What the file holds."""
+        """The content of the file: JSON, with a newline."""
         return msgspec.json.encode(self, order="sorted", enc_hook=str) + b"\n"
 
     @classmethod
@@ -65,12 +67,12 @@ def read_head(folder: Path, name: str) -> SweepHead:
 
 
 def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
-    """Raise ConfigError where what it was asked about is not to be seen, or is not what it was."""
-    # Before the digests, to which files that are not seen from here are changed ones.
+    """Raise ConfigError if the inputs of the sweep are not found from this folder, or have changed."""
+    # Before the digests, which cannot distinguish missing files from changed ones.
     away = [path for path in head.request.inputs if path != "-" and not Path(path).exists()]
     if away and head.cwd not in ("", str(Path.cwd())):
-        # A folder that a colleague sent names one of another machine.
-        if not os.path.isdir(head.cwd):  # whatever a stranger's file says, this raises nothing
+        # A run folder from a colleague names a folder of another machine.
+        if not os.path.isdir(head.cwd):  # unlike Path.is_dir, it raises nothing for strange text
             raise ConfigError(
                 f"{away[0]}: not found from this folder, and the sweep was begun in {shlex.quote(head.cwd)}, which is "
                 "not seen from here: resume it in a folder that has the file as it was then"
@@ -86,24 +88,24 @@ def refuse_changed(folder: RunFolder, head: SweepHead) -> None:
         )
 
 
-# All that its report depends on, and its suite; long things by digest.
+# The facts that a sweep's report depends on, and its suite; long ones as digests.
 
 _SHOWN = 16
-"""Letters of a digest: messages show them."""
+"""Characters of a digest; messages show them."""
 
 
 def sweep_facts(
     evaluator: Evaluator[Any, Any], request: Request, live: SweepOptions, asked: RunOptions, prompts: str
 ) -> dict[str, str]:
-    """What a sweep's header says beside target, code, cases and repeats; ``prompts`` is their digest."""
+    """The facts in a sweep's header besides target, code, cases and repeats; ``prompts`` is the prompts' digest."""
     facts = {
         "evaluator": f"{evaluator.name} {evaluator.version}",
         "parameters": digest(canonical_json(request.params))[:_SHOWN],
         "options": _options(evaluator, request),
-        # No part of any prompt, and the report depends on it.
+        # The report depends on them, although no prompt contains them.
         "expectations": _expectations(request.inputs),
         "prompts": prompts,
-        # As with other runs: one key in two suites is two runs, each with a history of its own.
+        # As for other runs: one key in two suites gives two runs, each with its own history.
         "suite": asked.suite,
         "limit": str(asked.limit or ""),
         "chunk size": str(asked.chunk_size or ""),
@@ -118,35 +120,35 @@ def sweep_facts(
 
 
 def _limit(budget: float) -> str:
-    """A budget with all of its digits; empty for none."""
-    # Six digits where these are all: ids of runs that were begun depend on this text.
+    """A budget with all its digits; "" without one."""
+    # The short form if it is exact: ids of existing runs depend on this text.
     short = f"{budget:g}" if budget else ""
     return repr(budget) if short and float(short) != budget else short
 
 
 def once_id(once: str, header: SweepHeader) -> str:
-    """The same id for the same key and the same sweep."""
+    """The run id for a key and a sweep: equal for equal ones."""
     spec = [once, header.target, header.code, header.cases, header.repeats, header.asked]
     return once_run_id(header.asked["evaluator"].partition(" ")[0], canonical_json(spec))
 
 
 def prompts_digest(prompts: Iterable[Prompt]) -> tuple[int, str]:
-    """How many prompts there are, and their digest, with their cases and in order."""
+    """(number of prompts, digest of the prompts and their cases in order)."""
     whole, count = hashlib.sha256(), 0
     for prompt in prompts:
         count += 1
-        # In order: which case a call is of follows from its number.
+        # The order matters: a call's number determines its case.
         whole.update(f"{prompt.digest} {prompt.case}\0".encode(errors="surrogatepass"))
     return count, whole.hexdigest()[:_SHOWN]
 
 
 def _expectations(paths: Iterable[str]) -> str:
-    """The digest of what is in files: a golden set with all that it expects, or what is judged. Raises ConfigError."""
+    """The digest of the input files' content: a golden set, or recorded outputs to judge. Raises ConfigError."""
     return digest(canonical_json([_content(path) for path in paths]))[:_SHOWN]
 
 
 def _options(evaluator: Evaluator[Any, Any], request: Request) -> str:
-    """Those that were given; a file counts as what is in it."""
+    """The digest of the given options, files by their content; "" without any."""
     files = {option.name for option in evaluator.command.options if option.kind == "path"}
     given = {}
     for name, value in request.options.items():
@@ -157,12 +159,12 @@ def _options(evaluator: Evaluator[Any, Any], request: Request) -> str:
 
 
 def _content(path: str) -> list[list[str]]:
-    """[[name, digest]] of a file, or of all those in a folder or of a pattern."""
+    """[[name, digest]] of a file, or of all files in a folder or matching a pattern. Raises ConfigError."""
     found = []
     for file in _files(path):
         try:
             with file.open("rb") as stream:
-                # Without its folder: the same files may lie elsewhere on another machine.
+                # Without the folder, because another machine may have the same files elsewhere.
                 found.append([file.name, hashlib.file_digest(stream, "sha256").hexdigest()])
         except OSError as error:
             raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
@@ -175,7 +177,7 @@ def _files(path: str) -> Iterator[Path]:
         yield from sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
 
 
-# Sweeps in run folders, by their files: whether there is one, and giving it up if others made its calls.
+# The files of a sweep in a run folder: check whether they exist, and remove them if another producer made the calls.
 
 
 def holds_sweep(folder: RunFolder) -> bool:
@@ -189,15 +191,15 @@ def in_calls(folder: RunFolder) -> bool:
 
 
 def leave_to_others(folder: RunFolder) -> None:
-    """Make no more calls from ``folder``, whose sweep others called to its end.
+    """Remove the sweep from ``folder``, because another producer finished its calls.
 
-    What it paid for itself stays in calls.jsonl; outputs of these alone are not what the report was made of.
+    Its own paid outputs stay in calls.jsonl. outputs.jsonl goes, because the report is not made of these alone.
     """
     remove(folder.path, HEAD, PROMPTS, DRIVER, OUTPUTS, FURTHER)
 
 
 def remove(folder: Path, *names: str) -> None:
-    """Remove files and folders of these names, as far as they are there."""
+    """Remove the files and folders with these names, if they exist."""
     for path in (folder / name for name in names):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
