@@ -11,7 +11,7 @@ from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.comparing.baselines import Baselines, slot_of
 from evalq.producer.comparing.operands import operand
 from evalq.producer.comparing.samples import FOLDER
-from evalq.producer.invocation.invocation import Invocation, command
+from evalq.producer.invocation.invocation import Invocation, command, next_step
 from evalq.producer.invocation.options import as_json, server_options
 
 
@@ -28,7 +28,9 @@ def _set(invocation: Invocation, name: str, runs: tuple[str, ...], no_answers: b
             for found in operand(run, servers):
                 path = baselines.approve(name, found, answers=not no_answers)
                 click.echo(visible(f"{name}: {slot_of(found)} is run {found.run} ({_size(found)}), in {path}"))
-    click.echo(f"next: git add {FOLDER} && git commit, then evalq run or evalq gate --baseline {name}", err=True)
+    next_step(
+        f"git add {FOLDER} && git commit, then evalq run SUITE, or evalq gate RUN --policy FILE --baseline {name}"
+    )
 
 
 def _list(invocation: Invocation, as_json: bool) -> None:
@@ -43,6 +45,8 @@ def _list(invocation: Invocation, as_json: bool) -> None:
                 click.echo(visible(f"{name}  {slot_of(run)}  run {run.run}  {_size(run)}"))
     if faults:
         raise WireError("\n".join(faults))
+    if known and not as_json:
+        next_step("compare a run with one: evalq compare NAME RUN")
     if not known and not as_json:
         click.echo("no baseline yet; approve a run with: evalq baseline set NAME RUN", err=True)
 

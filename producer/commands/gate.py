@@ -18,7 +18,7 @@ from evalq.producer.comparing.decision_files import (
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy, located
 from evalq.producer.comparing.operands import folders_of
 from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
-from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
+from evalq.producer.invocation.invocation import Invocation, command, echo_markdown, next_step
 from evalq.producer.invocation.options import (
     Finite,
     as_json,
@@ -96,6 +96,7 @@ def _plan(
         click.echo(msgspec.json.encode(found))
     else:
         echo_markdown(outlook_text(found), nl=False)
+        next_step("make the run with so many repeats, then: evalq gate RUN --policy FILE --baseline BASE")
     return 0
 
 

@@ -19,7 +19,7 @@ from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.views.markdown import escape, visible
 from evalq.producer.comparing.comparing import comparison_text, verdict_sentence
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_in_earlier_files, errors_written, exit_code
-from evalq.producer.invocation.invocation import Invocation, command, echo_markdown
+from evalq.producer.invocation.invocation import Invocation, command, echo_markdown, next_step
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
 from evalq.producer.invocation.options import (
     calling_options,
@@ -172,6 +172,7 @@ def _print_calls(suite: SuitePlan, fmt: str) -> int:
         click.echo(canonical_json({"suite": suite.name, "runs": msgspec.to_builtins(planned)}))
     elif fmt != "none":
         echo_markdown(planned_text(planned), nl=False)
+        next_step("the same command without --dry-run makes these calls")
     return 0
 
 

@@ -273,10 +273,14 @@ DECIDING = ("check-regressions", "gate", "run")
 
 _NEXT = {
     "cancel": "see all runs: evalq list",
+    "demo": "write first cases and a target of your own: evalq init",
+    "doctor": "write first cases and a target: evalq init",
+    "forget": "see the others: evalq baseline list",
     "history": "compare two runs: evalq compare BASE CAND",
     "prune": "see what is left: evalq list",
     "report": "look at the answers: evalq view RUN; compare it with another run: evalq compare BASE RUN",
     "status": "wait for a run: evalq watch RUN; see its report: evalq report RUN",
+    "targets": "call one: evalq checks cases.yaml --target NAME --targets FILE (--dry-run says what it would cost)",
 }
 """{command: what to do after it}; other commands say it themselves, with the names that they know."""
 
@@ -310,7 +314,8 @@ def command(
         _refuse_bytes(click.get_current_context())
         own = {key: given.pop(key) for key in mine}
         code = call(Invocation.of(given), **own)
-        machine = own.get("as_json") or given.get("quiet") or given.get("json_lines")
+        # A probe of health asks --worker.
+        machine = own.get("as_json") or own.get("worker") or given.get("quiet") or given.get("json_lines")
         if not code and not machine and (step := _NEXT.get(called)):
             next_step(step)
         return code

@@ -83,7 +83,9 @@ def test_trying_a_target(service: tuple[Agent, str], tmp_path: Path) -> None:
     assert re.match(r"latency: median \d+\.\d", latency)
     assert tokens == "tokens: 50 prompt, 50 completion, cost 0.005"
     assert failures == "failures: 2 server"
-    assert done.stderr == "kept for --dry-run: evalq-runs/measured.json\n"
+    kept, following = done.stderr.splitlines()
+    assert kept == "kept for --dry-run: evalq-runs/measured.json"
+    assert following.startswith("next: ")
     write_golden(tmp_path / "golden.json", {"a": {}, "b": {}})
     dry = ("vs", "golden.json", "--target", "chat", "--targets", "targets.yaml", "--repeat", "50", "--dry-run")
     known = evalq(*dry, cwd=tmp_path)
