@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -81,6 +82,8 @@ def leave_posix() -> None:
     known = (asyncio, http.server, multiprocessing, ssl, subprocess, tempfile)
     assert all((*known, click, httpx, numpy, pydantic, redis, rich.progress))
     sys.modules["msvcrt"] = _msvcrt()
+    # What asyncio wakes itself with; Windows makes it of AF_INET.
+    socket.socketpair = partial(socket.socketpair, socket.AF_UNIX)
     sys.meta_path.insert(0, _Missing())
     for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
         del sys.modules[name]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.files import lock_file, unlock_file
+from tests.agents.server import running_agent
 
 CASES = """
 cases:
@@ -50,41 +51,47 @@ def _run(folder: Path, *commands: str) -> list[tuple[int, str]]:
     return ended
 
 
+WORKS = (
+    "checks cases.yaml --outputs outputs.jsonl --inline --out base",
+    "checks cases.yaml --outputs outputs.jsonl --out cand",
+    "compare base cand",
+    "baseline set main base",
+    "gate cand --policy policy.yaml --baseline main",
+    "report base -o rows.csv -o report.html",
+    "list",
+    "import promptfoo promptfooconfig.yaml",
+    "status base",
+    "doctor",
+)
+
+
 def test_what_needs_no_fleet_works(folder: Path) -> None:
     """Evaluate, call a small sweep, compare, gate, report, list, import; without --inline, too."""
-    sweep = "checks cases.yaml --target http://127.0.0.1:9/v1 --out never"
-    ended = _run(
-        folder,
-        "checks cases.yaml --outputs outputs.jsonl --inline --out base",
-        "checks cases.yaml --outputs outputs.jsonl --out cand",
-        "compare base cand",
-        "baseline set main base",
-        "gate cand --policy policy.yaml --baseline main",
-        "report base -o rows.csv -o report.html",
-        "list",
-        "import promptfoo promptfooconfig.yaml",
-        "status base",
-        "doctor",
-        sweep,
-    )
-    codes = [code for code, _ in ended[:10]]
-    assert codes == [0, 0, 0, 0, 4, 0, 0, 0, 0, 0], "".join(printed for _, printed in ended)
+    with running_agent() as (agent, address):
+        agent.answer = lambda prompt: f"hello {prompt}"
+        (folder / "targets.yaml").write_text(f"targets: {{agent: {{kind: openai, base_url: '{address}', model: m}}}}")
+        ended = _run(folder, *WORKS, "checks cases.yaml --target agent --targets targets.yaml --out sweep")
+        assert len(agent.requests) == 2
+    codes = [code for code, _ in ended]
+    assert codes == [0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0], "".join(printed for _, printed in ended)
     assert "this system runs no workers and no server" in ended[9][1]
-    assert ended[10][0] in (2, 3), ended[10]
+    assert "2 of 2 outputs passed" in ended[10][1]
     assert (folder / "base" / "report.json").read_bytes() == (folder / "cand" / "report.json").read_bytes()
     assert not (folder / "base" / "run.lock").exists()
 
 
 def test_what_needs_one_says_where_it_runs(folder: Path) -> None:
-    """A worker, the demo, and workers of a command's own."""
+    """A worker, the demo, workers of a command's own, and targets that are programs."""
     ended = _run(
         folder,
         "worker --broker redis://127.0.0.1:9",
         "demo",
         "checks cases.yaml --outputs outputs.jsonl --workers 2",
+        "checks cases.yaml --target python:agent:answer",
+        "checks cases.yaml --target command:cat",
     )
     for code, printed in ended:
-        assert (code, "need Linux or macOS: use --inline here" in printed) == (2, True), printed
+        assert (code, "need Linux or macOS: " in printed) == (2, True), printed
     assert not (folder / "evalq-demo").exists()
 
 

@@ -19,10 +19,10 @@ FORKS = hasattr(os, "fork")
 """Whether processes can be forked, which workers and their guards need; Windows cannot."""
 
 
-def require_forks() -> None:
-    """Raise ConfigError where workers cannot run."""
+def require_forks(what: str = "workers and embedded servers", instead: str = "use --inline here") -> None:
+    """Raise ConfigError where processes cannot be forked, grouped and killed; ``instead`` is what works there."""
     if not FORKS:
-        raise ConfigError("workers and embedded servers need Linux or macOS: use --inline here, or the WSL of Windows")
+        raise ConfigError(f"{what} need Linux or macOS: {instead}, or the WSL of Windows")
 
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from pydantic import Field
 
-from evalq.workers.processes.system import signal_name
+from evalq.workers.processes.system import require_forks, signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.group import MARK, Group
 from evalq.workers.targets.target import Client, Name, ParameterTarget
@@ -41,6 +41,7 @@ class CommandTarget(ParameterTarget):
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
         """How it is called."""
+        require_forks("programs as targets", "name an address (http://..., openai:MODEL)")
         return CommandClient(self, folder, environment)
 
 

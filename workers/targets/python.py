@@ -22,7 +22,7 @@ from pydantic import Field
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.views.markdown import plural
 from evalq.workers.processes.function_host import CallReply, CallRequest
-from evalq.workers.processes.system import child, signal_name
+from evalq.workers.processes.system import child, require_forks, signal_name
 from evalq.workers.targets.answers import Answer, Call, Failure
 from evalq.workers.targets.group import Group
 from evalq.workers.targets.target import Client, ParameterTarget
@@ -47,6 +47,7 @@ class PythonTarget(ParameterTarget):
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
         """A client that calls the function."""
+        require_forks("functions as targets", "name an address (http://..., openai:MODEL)")
         return PythonClient(self, folder, environment)
 
 
