@@ -29,6 +29,34 @@ _CSS = """\
 .md-grid { max-width: 70rem; }
 .md-typeset table:not([class]) { font-size: .7rem; }
 .md-typeset code { word-break: normal; }
+.md-typeset p a:not(.headerlink), .md-typeset li a, .md-typeset td a { text-decoration: underline; }
+.md-tabs__link { opacity: 1; }
+[data-md-color-scheme="default"] {
+  --md-code-hl-comment-color: #57606a; --md-code-hl-variable-color: #36464e; --md-code-hl-number-color: #a8201a;
+  --md-code-hl-string-color: #17603a; --md-code-hl-keyword-color: #2f4ba0; --md-code-hl-special-color: #9c1f57;
+  --md-code-hl-constant-color: #5a34b0; --md-code-hl-function-color: #7a2f9c; --md-code-hl-name-color: #36464e;
+  --md-code-hl-operator-color: #47525a; --md-code-hl-punctuation-color: #47525a; --md-code-hl-generic-color: #47525a;
+}
+[data-md-color-scheme="slate"][data-md-color-primary="indigo"] {
+  --md-code-hl-comment-color: #aab2c0; --md-code-hl-variable-color: #d5d8e2; --md-code-hl-number-color: #ff9a94;
+  --md-code-hl-string-color: #8fd6a5; --md-code-hl-keyword-color: #a5baff; --md-code-hl-special-color: #ff9ec4;
+  --md-code-hl-constant-color: #c6b0ff; --md-code-hl-function-color: #dca8f2; --md-code-hl-name-color: #d5d8e2;
+  --md-code-hl-operator-color: #b8bfcc; --md-code-hl-punctuation-color: #b8bfcc; --md-code-hl-generic-color: #b8bfcc;
+  --md-typeset-a-color: #a5baff;
+}
+"""
+_JS = """\
+// Names and keyboard focus that the theme leaves out.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+const scrolled = "pre > code, .md-typeset__scrollwrap";
+const focusable = (each) => {
+  if (each.matches(scrolled) && !each.hasAttribute("tabindex")) each.setAttribute("tabindex", "0");
+};
+const all = () => document.querySelectorAll(scrolled).forEach(focusable);
+all();
+addEventListener("load", all);
+new MutationObserver((changes) => changes.forEach((change) => focusable(change.target)))
+  .observe(document.body, { subtree: true, attributeFilter: ["tabindex"] });
 """
 
 
@@ -111,6 +139,7 @@ def stage(folder: Path) -> list[Section]:
     if missing:
         raise SystemExit(f"docs/README.md does not list {', '.join(str(each.relative_to(TOP)) for each in missing)}")
     (folder / "site.css").write_text(_CSS)
+    (folder / "site.js").write_text(_JS)
     (folder / "llms.txt").write_text("\n".join(_for_programs(nav)) + "\n", encoding="utf-8")
     return nav
 

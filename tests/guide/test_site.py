@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from docs import build_site
-from tests.page.browser import chromium, program
+from tests.page.browser import AXE, chromium, program
 
 TOP = Path(__file__).parents[2]
 MKDOCS = TOP / ".venv-docs" / "bin" / "python"
@@ -92,6 +92,24 @@ def site() -> Iterator[str]:
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its own name
         """Say nothing."""
+
+
+def test_pages_are_read_by_everyone(site: str) -> None:
+    """In light, in dark and on a phone: nothing serious for axe-core, nothing on the console, nothing wider."""
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed")
+    with chromium() as browser:
+        tab = browser.tab()
+        for page in ("index", "reference/targets", "ko/index"):
+            for width, dark in ((1280, False), (1280, True), (380, False)):
+                tab.look(width=width, dark=dark)
+                tab.open(f"{site}/{page}.html")
+                tab.run("localStorage.clear()")  # it keeps the last page's colours
+                tab.open(f"{site}/{page}.html")
+                assert tab.run("document.body.dataset.mdColorScheme") == ("slate" if dark else "default")
+                assert not tab.faults(), (page, width, dark)
+                assert not tab.complaints
+                assert tab.overflow <= 0
 
 
 def test_the_site_is_searched_without_another_host(site: str) -> None:
