@@ -65,8 +65,8 @@ def _linked(text: str, artifact: str) -> str:
         return text
     if not re.fullmatch(r"https?://[^\s()<>]+", artifact):
         raise UsageError(f"--artifact {artifact}: give the address of a page, such as https://...")
-    title, sentence, *rest = text.split("\n\n", 2)
-    return "\n\n".join([title, sentence, f"[The report and all results]({artifact})", *rest])[:_MOST]
+    parts = text.rstrip("\n").split("\n\n", 2)
+    return "\n\n".join([*parts[:2], f"[The report and all results]({artifact})", *parts[2:]])[:_MOST]
 
 
 def _github() -> _Forge | None:
@@ -134,7 +134,7 @@ def _post(forge: _Forge, text: str) -> None:
                 _checked(client.post(forge.listed, json={"body": text}))
             else:
                 _checked(client.request(forge.update, forge.one.format(id=last), json={"body": text}))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise InfrastructureError(
                 f"the comment is not posted: {forge.listed}: {type(error).__name__}: {error}; run the job again"
             ) from error
