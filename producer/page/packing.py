@@ -34,8 +34,8 @@ ALL_UP_TO = 100_000
 _ROWS, _EXPLAINED = 5_000, 500
 _EVIDENCE_BYTES = 4_000_000
 """Room for evidence; larger pages are slow to open."""
-_ANSWER_BYTES = 1_000_000
-"""Room for questions and answers."""
+_ANSWER_BYTES, _ANSWERS = 1_000_000, 20_000
+"""Room for questions and answers; very many short ones would take seconds."""
 _ROWS_BYTES = 4_500_000
 """Room for the rows of each 100,000 records."""
 _BLOCK_CHARACTERS = 1 << 20
@@ -136,7 +136,8 @@ class _Packing:
         """Keep a record's question and answer; its number, or -1 without room. Half of the room is for failed ones."""
         listing = self.listing
         first = failed and listing.failed <= _FIRST
-        if not first and self._answer_room - self._answer_pending <= (0 if failed else _ANSWER_BYTES // 2):
+        full = self._answer_room - self._answer_pending <= (0 if failed else _ANSWER_BYTES // 2)
+        if not first and (full or self._answered >= (_ANSWERS if failed else _ANSWERS // 2)):
             return -1
         found = recorded.of(row.record)
         if found is None:
