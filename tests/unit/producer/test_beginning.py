@@ -191,9 +191,9 @@ def test_a_disk_that_fails_while_a_run_begins_is_no_mistake_of_its_user(
     """Exit 3, which a job may try again, and not 2: nothing is wrong with the name of the folder or of the input."""
 
     def fails(*given: Any) -> None:
-        raise OSError(number, os.strerror(number), given[0].path if where == "input" else None)
+        raise OSError(number, os.strerror(number), given[1].path if where == "input" else None)
 
-    monkeypatch.setattr(*((os, "fsync") if where == "folder" else (job, "spool")), fails)
+    monkeypatch.setattr(*((os, "fsync") if where == "folder" else (job, "plain_input")), fails)
     with pytest.raises(StorageError, match=f"{os.strerror(number)}; check the disk"):
         _start(data / "run")
     assert not (data / "run").exists()
