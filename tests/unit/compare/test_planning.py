@@ -135,8 +135,9 @@ def test_a_flawless_firm_baseline_lets_an_unchanged_run_go(monkeypatch: pytest.M
     assert _shares(found, 0.15, "NO-GO") > 0.95
 
 
-def test_each_look_at_a_baseline_sees_less_than_the_one_before() -> None:
+def test_each_look_at_a_baseline_sees_less_than_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the look on at which a new baseline is due, falls have to be half as large again."""
+    monkeypatch.setattr("evalq.evalcore.compare.outlook._TRIES", 0)
     plan = Plan(30, 5, _side([16] * 30, 20))
     sees = [next(iter(powers(DROP, PASS, plan, GateLook(look).errors))).suspect_from or 0.0 for look in (1, 2, DUE)]
     assert sees[0] < sees[1] < 1.4 * sees[0] < sees[2]
