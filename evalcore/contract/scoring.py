@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.contract.own_functions import misfit
 from evalq.evalcore.contract.plugins import cached_until_named, error_with_line, forget_named, stdout_to_stderr
 from evalq.evalcore.errors import ConfigError, InfrastructureError, resource_shortage
 
@@ -121,6 +122,11 @@ def scoring_function() -> ScoringFunction:
         if lack := resource_shortage(error):
             raise InfrastructureError(f"{path} cannot be loaded: {lack}") from error
         why = f"{type(error).__name__}: {error}" if isinstance(error, SyntaxError) else error_with_line(error)
+        if (
+            isinstance(error, ModuleNotFoundError)
+            and (path.parent / f"{str(error.name).partition('.')[0]}.py").is_file()
+        ):
+            why += "; it cannot import files beside it: put their code into this file, or install it as a package"
         raise ConfigError(f"{path} cannot be loaded: {why}") from error
     name, function = _function(_named, module)
     return ScoringFunction(f"{path.stem}:{name}", _named.digest, function)
@@ -141,4 +147,6 @@ def _function(file: ScoringFile, module: ModuleType) -> tuple[str, Callable[[Any
         raise ConfigError(f"{file.path}: there is no function {name}(record); {there}")
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"{file.path}: {name} is an async function; write it with def alone")
+    if why := misfit(function, "record", "output"):
+        raise ConfigError(f"{file.path}: {why}")
     return name, function

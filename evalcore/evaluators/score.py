@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -49,7 +50,14 @@ from evalq.evalcore.views.markdown import failed_section, failed_table, fault_ta
 from evalq.evalcore.views.metrics import Metric
 
 _LONG = 200
-_TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".parquet")
+_TABLES = {
+    ".csv": "read_csv",
+    ".tsv": "read_table",
+    ".xlsx": "read_excel",
+    ".xls": "read_excel",
+    ".parquet": "read_parquet",
+}
+"""How pandas reads each table that evalq score does not."""
 
 
 class ScoreParams(Params):
@@ -89,10 +97,10 @@ def _with_function(request: Request) -> Request:
     Raises ConfigError without one, and UsageError for an input that is a table."""
     function = scoring_function()
     for path in request.inputs:
-        if path.lower().endswith(_TABLES):
+        if reader := _TABLES.get(PurePath(path.lower()).suffix):
             raise UsageError(
                 f"{path}: evalq score reads JSON lines, an object a line; convert the table first, say with pandas: "
-                f"pd.read_csv({path!r}).to_json('outputs.jsonl', orient='records', lines=True)"
+                f"pd.{reader}({path!r}).to_json('outputs.jsonl', orient='records', lines=True)"
             )
     own = {"function": function.name, "source": function.source}
     for key, value in own.items():

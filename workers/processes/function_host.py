@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from evalq.evalcore.contract.own_functions import misfit, place
 from evalq.workers.processes.environment import seal
 from evalq.workers.processes.system import bound_memory, die_with_parent
 
@@ -62,6 +63,7 @@ class _Host:
         self._function = function
         self._out = out
         self._most = most
+        self._folder = Path.cwd()  # the targets file's; a call may go elsewhere
         self._room = asyncio.Semaphore(threads)
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -82,7 +84,7 @@ class _Host:
         try:
             reply = CallReply(number, text=await self._text(call))
         except BaseException as error:  # any exception of a user's function is a failed call, even SystemExit
-            reply = CallReply(number, failure=_failure(error, self._most))
+            reply = CallReply(number, failure=_failure(error, self._most, self._folder))
         self._tasks.pop(number, None)
         _send(self._out, reply)
 
@@ -129,7 +131,7 @@ def _send(out: BinaryIO, reply: CallReply) -> None:
     out.flush()
 
 
-def _failure(error: BaseException, most: int) -> dict[str, Any]:
+def _failure(error: BaseException, most: int, folder: Path) -> dict[str, Any]:
     """The fields of a `Failure` for ``error``, whose text has at most ``most`` bytes.
 
     A user's function chooses the kind of failure by raising CallFailed.
@@ -142,8 +144,9 @@ def _failure(error: BaseException, most: int) -> dict[str, Any]:
             given = msgspec.json.decode(msgspec.json.encode(error.failure))
             # No longer than an answer may be: the reader takes a longer line for a fault of this process.
             return {key: _cut(value, most if key == "text" else _LONGEST) for key, value in given.items()}
-    reason = _unpaired.sub("\ufffd", f"{type(error).__name__}: {error}")
-    return {"kind": "server", "reason": reason[:_SHOWN]}
+    at = place(error, folder)
+    reason = f"{type(error).__name__}: {error}"[: max(0, _SHOWN - len(at))] + at
+    return {"kind": "server", "reason": _unpaired.sub("\ufffd", reason)[:_SHOWN]}
 
 
 def _cut(value: Any, most: int) -> Any:
@@ -175,6 +178,8 @@ def _load(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
         raise _NotFound(f"{path} cannot be imported: {type(error).__name__}: {error}") from None
     if not callable(found):
         raise _NotFound(f"{path} is not a function")
+    if why := misfit(found, "call", "prompt"):
+        raise _NotFound(f"{path}: {why}")
     function: Callable[[dict[str, Any]], Any] = found
     return function
 

@@ -76,6 +76,8 @@ def test_all_else_is_no_score(returned: Any) -> None:
         ("mine.py", "import json\ndef only(r): return 1\ndef _help(r): return 0\n", "mine:only"),
         ("mine.py:other", "def score(r): return 1\ndef other(r): return 0\n", "mine:other"),
         ("mine.py", "class Scorer:\n    def __call__(self, r): return 1\nscore = Scorer()\n", "mine:score"),
+        ("mine.py", "def score(r, limit=100, *more, **keys): return 1\n", "mine:score"),
+        ("mine.py", "def score(*records): return 1\n", "mine:score"),
     ],
 )
 def test_the_function_is_found(folder: Path, spec: str, text: str, says: str) -> None:
@@ -95,10 +97,19 @@ def test_the_function_is_found(folder: Path, spec: str, text: str, says: str) ->
         ("mine.py", "\0", "cannot be loaded"),
         ("mine.py", "async def score(r): return 1\n", "async"),
         ("mine.py", "import nowhere_at_all\n", "nowhere_at_all"),
+        ("mine.py", "import rows\n", "cannot import files beside it"),
+        ("mine.py", "import rows.inner\n", "cannot import files beside it"),
+        ("mine.py", "def score(output): return len(output) <= 100\n", 'def score(record), and read record["output"]'),
+        ("mine.py", "def score(r: str): return 1\n", "one dict, the record"),
+        ("mine.py", "def score(output, expected): return 1\n", "score(output, expected) expects"),
+        ("mine.py", "def score(): return 1\n", "score() expects"),
+        ("mine.py", "def score(*, record): return 1\n", "score(*, record) expects"),
+        ("mine.py:K", "class K: pass\n", "K() expects"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(folder: Path, spec: str, text: str, says: str) -> None:
     _write(text)
+    Path("rows.py").write_text("")
     name_scorer(spec)
     with pytest.raises(ConfigError, match=r"mine\.py") as error:
         scoring_function()

@@ -352,6 +352,11 @@ def test_a_module_that_cannot_be_had_says_why(tmp_path: Path) -> None:
         "random": ("", "has the same name"),
         "ends": ("import os; os._exit(3)", "importing its module ended its process with exit code 3"),
         "raises": ("raise SystemExit('no')", r"raises:where cannot be imported: raises calls sys.exit\('no'\) while"),
+        "text": (
+            "def where(prompt): return prompt",
+            r'where\(prompt\) expects .*write def where\(call\), .* call\["prompt"\]',
+        ),
+        "several": ("async def where(call, case): return call", r"where\(call, case\) expects something else"),
     }
 
     async def opened() -> None:
