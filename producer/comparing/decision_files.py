@@ -27,6 +27,7 @@ from evalq.producer.comparing.formats import (
     write_summary,
     write_svg,
 )
+from evalq.producer.comparing.html import write_page
 from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome, of_comparisons, of_decision, of_error
 from evalq.producer.invocation.help import HelpfulCommand
 from evalq.producer.invocation.invocation import echo_markdown, next_step
@@ -47,6 +48,7 @@ _FORMATS: dict[str, Callable[[DecisionOutcome, str], bytes]] = {
     "annotations.txt": write_annotations,
     "badge.json": write_shield,
     "comment.md": write_comment,
+    ".html": write_page,
     ".json": _document,
     ".md": write_summary,
     ".svg": write_svg,
@@ -175,6 +177,7 @@ def _format(path: Path) -> Callable[[DecisionOutcome, str], bytes]:
 
 _OURS = re.compile(
     rb'\{"(decided|comparisons|schemaVersion)":|# [A-Z-]+: |# [^\n]* against |<!-- evalq-comment: |<svg '
+    rb"|<!doctype html><!-- evalq-decision -->"
     rb'|<\?xml [^>]*>\s*<testsuites name="evalq |::(error|warning|notice) title=evalq |\Z'
 )
 """The beginning of a file of a decision or a comparison; a file of annotations may be empty."""

@@ -1,15 +1,21 @@
-"""Comparisons and decisions as HTML for notebooks: the verdict first, then why, then which cases."""
+"""Comparisons and decisions as HTML, for notebooks and as a page of their own: the verdict, why, and which cases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
 
 from evalq.evalcore.compare.comparison import Flip, MeasureComparison
 from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.views.markdown import plural
 from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparison_notes, headline, quarantine_text
-from evalq.producer.page.render import Html, element, joined
+from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome
+from evalq.producer.comparing.samples import SampleAnswer, base_samples, folder_of, samples_in
+from evalq.producer.page.answers import ShownAnswer
+from evalq.producer.page.render import Html, element, joined, text
+from evalq.producer.page.side_by_side import side_by_side
 
 _SHOWN = 10
 _NO_MATHS = "tex2jax_ignore mathjax_ignore"
@@ -82,3 +88,90 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Html:
 
 def _block(*children: object) -> str:
     return str(element("div", *children, class_=_NO_MATHS))
+
+
+# A page of its own, in one file without a script: what a job keeps beside its summary.
+
+_CASES = 50
+_PAIR = """
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1.5rem 2.5rem; } .pair > * { min-width: 0; }
+h4 { font-size: 1.3rem; margin: 0 0 1rem; } details { margin-top: 1rem; } body { padding-top: 3.5rem; }
+.numbers { overflow-x: auto; }
+.numbers td, .numbers th { padding: .2rem .9rem .2rem 0; text-align: left; min-width: 5.5rem; }
+.numbers td { vertical-align: top; overflow-wrap: break-word; } section h3 { margin: 2rem 0 .5rem; }
+@media (max-width: 40rem) { .pair { grid-template-columns: 1fr; } }
+"""
+
+
+def write_page(outcome: DecisionOutcome, name: str) -> bytes:
+    """The page of a decision or a comparison: the tables, then the answers to the cases that changed, side by side."""
+    numbers = [Html(comparison_html(*pair)) for pair in outcome.pairs]
+    if outcome.decision is not None:
+        numbers = [Html(decision_html(outcome.decision))]
+    if not numbers:
+        numbers = [element("h4", f"evalq {outcome.what}: {outcome.word}"), element("p", outcome.points[0].reason)]
+    shown = [
+        element("div", each, class_="numbers", tabindex="0", role="group", aria_label="Numbers") for each in numbers
+    ]
+    answers = list(_answers(outcome))
+    if answers:
+        head = f"Answers to the cases that changed most, at most {_CASES}, one of each run"
+        shown.append(element("section", element("h2", head), *answers))
+    title = text(f"{outcome.word}: {', '.join(run.shown for run in outcome.runs) or f'evalq {outcome.what}'}")
+    return (
+        '<!doctype html><!-- evalq-decision -->\n<html lang="en"><head><meta charset="utf-8">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{title} · evalq</title><style>{_style()}</style></head>\n"
+        f"<body><main>{joined(*shown)}</main></body></html>\n"
+    ).encode(errors="replace")  # file names may not be UTF-8
+
+
+@cache
+def _style() -> str:
+    return (files("evalq.producer.page") / "page.css").read_text(encoding="utf-8") + _PAIR
+
+
+def _answers(outcome: DecisionOutcome) -> Iterator[Html]:
+    """The cases of each run that changed, each with its question and an answer of either side."""
+    for pair in outcome.pairs:
+        for attribute, fell in (("losses", True), ("wins", False)):
+            flips = (flip for found in pair.found for flip in getattr(found, attribute))
+            cases = list(dict.fromkeys(flip.case for flip in flips))[:_CASES]
+            yield from _side_by_side(
+                cases, _of_base(pair, cases, passed=fell), _of_run(pair.cand, cases, passed=not fell)
+            )
+    if outcome.decision is None or outcome.pairs:
+        return
+    for run in outcome.runs:
+        cases = [each.case for each in outcome.worst_first(run)][:_CASES]
+        yield from _side_by_side(cases, base_samples(outcome.baseline, run, cases), _of_run(run, cases, passed=False))
+
+
+def _of_run(run: RunCases, cases: Collection[str], *, passed: bool) -> dict[str, SampleAnswer]:
+    folder = folder_of(run)
+    return samples_in(folder, cases, passed=passed) if folder is not None and cases else {}
+
+
+def _of_base(pair: ComparedRuns, cases: Sequence[str], *, passed: bool) -> dict[str, SampleAnswer]:
+    return _of_run(pair.base, cases, passed=passed) or base_samples(pair.base.named, pair.cand, cases)
+
+
+def _side_by_side(cases: Sequence[str], base: dict[str, SampleAnswer], cand: dict[str, SampleAnswer]) -> Iterator[Html]:
+    for case in cases:
+        sides = base.get(case), cand.get(case)
+        if not any(sides):
+            continue
+        question = next((side.question for side in sides if side is not None and side.question), "")
+        heads = [
+            element("p", f"{label}{'' if side is None or side.passed else f', failed: {side.reason}'}", class_="role")
+            for label, side in zip(("Baseline", "Candidate"), sides, strict=True)
+        ]
+        answers = [None if side is None else ShownAnswer(side.answer) for side in sides]
+        yield element(
+            "div",
+            element("h3", case, dir="auto"),
+            element("div", question, class_="said", dir="auto") if question else None,
+            side_by_side(answers, heads, lambda at: "Its answer is not in a run folder here."),
+        )

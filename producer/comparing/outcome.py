@@ -51,7 +51,8 @@ class DecisionOutcome(NamedTuple):
     open outcome may pass. ``quarantined`` maps (run, case) to the reason. ``matrix`` shows the runs of a suite's
     matrices side by side, as Markdown. ``failing`` are cases that did not pass every time, and ``compared`` the names
     of runs that have a baseline. ``demands`` is the part of the text that explains each demand, ``levels`` the numbers
-    side by side, ``baseline`` what they are compared with.
+    side by side, ``baseline`` what they are compared with. ``pairs`` are what a comparison compared, ``decision`` is a
+    gate's.
     """
 
     what: str
@@ -69,6 +70,8 @@ class DecisionOutcome(NamedTuple):
     demands: str = ""
     levels: tuple[tuple[str, Levels], ...] = ()
     baseline: str = ""
+    pairs: tuple[ComparedRuns, ...] = ()
+    decision: GateDecision | None = None
 
     def worst_first(self, run: RunCases) -> list[FailingCase]:
         """The cases of ``run`` that did not pass every time: named ones first, then by how far they fell."""
@@ -177,6 +180,7 @@ def of_decision(
         demands=decision_demands(decision),
         levels=tuple((check.metric, check.levels) for check in decision.checks if check.levels is not None),
         baseline=decision.baseline,
+        decision=decision,
     )
 
 
@@ -210,6 +214,7 @@ def of_comparisons(compared: Sequence[ComparedRuns]) -> DecisionOutcome:
         {"comparisons": document},
         allowed=True,
         compared=frozenset(run.called for run in runs),
+        pairs=tuple(compared),
     )
 
 

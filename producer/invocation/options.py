@@ -182,7 +182,8 @@ def decision_outputs() -> click.Option:
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="Also write FILE, by its name: .xml JUnit; .md a job summary; comment.md a pull request's comment; "
-        "annotations.txt GitHub annotations; badge.json or .svg a badge; .json everything. Repeatable.",
+        "annotations.txt GitHub annotations; badge.json or .svg a badge; .html a page with answers side by side; .json "
+        "everything. Repeatable.",
     )
 
 

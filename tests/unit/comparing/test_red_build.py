@@ -74,6 +74,43 @@ def test_an_answer_stays_text(red: Path) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (("compare", "runs/before", "runs/now"), "checks: runs/now against runs/before"),
+        (("compare", "main", "runs/now"), "against"),
+        (("gate", "runs/now", "--policy", "policy.yaml", "--baseline", "main"), "SUSPECT: runs/now against main"),
+        (("gate", "runs/now", "--policy", "policy.yaml", "--baseline", "runs/before"), "SUSPECT: runs/now"),
+    ],
+)
+def test_a_page_shows_both_answers_side_by_side(
+    words: tuple[str, ...], verdict: str, red: Path, command: Command
+) -> None:
+    """In one file that needs nothing else and runs nothing; what answers hold stays text."""
+    assert command(*words, "-o", "page.html").code in (0, 4)
+    page = (red / "page.html").read_text()
+    assert verdict in page.partition("</h4>")[0]
+    about = page.partition(f'<h3 dir="auto">{WORSE}</h3>')[2].partition("<h3")[0]
+    assert "yes</del>" in about
+    assert "&lt;img src=x&gt;" in about
+    assert "\x1b" not in page
+    assert "<img" not in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("<h3") == 1
+
+
+def test_a_page_of_an_error_replaces_the_page_before(red: Path, command: Command) -> None:
+    """Whoever opens it must not take an earlier decision for this one's."""
+    assert command("compare", "runs/before", "runs/now", "-o", "page.html").code == 0
+    assert command("compare", "runs/before", "runs/<b>none", "-o", "page.html").code == 2
+    page = (red / "page.html").read_text()
+    assert "evalq compare: ERROR" in page
+    assert "&lt;b&gt;none" in page
+    assert command("compare", "runs/before", "--nonsense", "-o", "page.html").code == 2
+    assert "nonsense" in (red / "page.html").read_text()
+
+
 def test_without_kept_answers_the_candidate_s_stand_alone(red: Path, command: Command) -> None:
     """As where the approver wants no answers in the repository, and the baseline's folder is elsewhere."""
     assert command("baseline", "set", "main", "runs/before", "--no-answers").code == 0
