@@ -20,6 +20,7 @@ from evalq.producer.cli import main
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.folder.own_runs import note_targets
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.invocation.finding import find
 from evalq.producer.sweep.execute import _question
 from evalq.producer.sweep.options import SweepOptions
 from evalq.producer.sweep.sweep import Sweep
@@ -92,7 +93,9 @@ def _hints(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, list
     """A command's exit code, and the commands that it names."""
     code = main(list(command))
     said = capsys.readouterr()
-    return code, [shlex.split(hint)[1:] for hint in HINT.findall(said.out + said.err)]
+    hints = [shlex.split(hint)[1:] for hint in HINT.findall(said.out + said.err)]
+    # A word in capitals stands for what the user has to name: such a line is no command yet.
+    return code, [hint for hint in hints if not any(word.isupper() for word in hint)]
 
 
 # A detached run needs its server, a retry its report, and a followed log its command: they are mentioned elsewhere.
@@ -126,7 +129,9 @@ def test_what_a_hint_names_runs(
         if command[0] not in ("list", "status") and not code:
             continue  # it did what it was asked for
         for hint in hints:
-            if hint[0] not in done:
+            if hint[0] == "view":  # it serves until it is ended
+                assert find(hint[1]).path.is_dir()
+            elif hint[0] not in done:
                 done.add(hint[0])
                 ended = main(hint)
                 assert ended == 0, f"{command} says {hint}, which ends with {ended}: {capsys.readouterr().err}"
