@@ -6,6 +6,7 @@ by itself.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -121,10 +122,15 @@ _KOREAN = re.compile("[가-힣]")
 
 def not_utf8(data: bytes, at: int) -> str:
     """Why ``data``, whose byte ``at`` no UTF-8 has, cannot be read, and what to do."""
+    return f"not UTF-8: byte 0x{data[at]:02x} ({other_encoding(data)})"
+
+
+def other_encoding(data: bytes) -> str:
+    """What to do with a text that begins with ``data`` and is not UTF-8, with its encoding if that is clear."""
     try:
-        # Excel in Korean Windows saves a plain CSV so.
-        korean = _KOREAN.search(data.decode("cp949")) is not None
+        # Excel in Korean Windows saves a plain CSV so. The last character may be cut in two.
+        text = codecs.getincrementaldecoder("cp949")().decode(data)
     except UnicodeDecodeError:
-        korean = False
-    advice = "it reads as Korean in cp949: save the file as 'CSV UTF-8'" if korean else "save the file as UTF-8"
-    return f"not UTF-8: byte 0x{data[at]:02x} ({advice})"
+        text = ""
+    korean = _KOREAN.search(text) is not None
+    return "it reads as Korean in cp949: save the file as 'CSV UTF-8'" if korean else "save the file as UTF-8"

@@ -21,7 +21,7 @@ from evalq.evalcore.errors import InputError, UsageError
 from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.manifest import BLOCK_BYTES, BOM, MAX_RECORD_BYTES, Format
 from evalq.evalcore.naming import is_text
-from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.records.batch import Batch, other_encoding
 
 PACKED = (".gz", ".zst")
 
@@ -377,7 +377,12 @@ def file_kind(head: bytes) -> str | None:
         if count:
             return f"fields separated by {_DELIMITERS[sign]}: is the delimiter a comma? Save the file with commas"
     if _share_of_noise(head) > 0.1:
-        return "binary data, or text in another encoding: save the file as UTF-8"
+        advice = other_encoding(head)
+        return (
+            f"text in another encoding ({advice})"
+            if "cp949" in advice
+            else f"binary data, or text in another encoding: {advice}"
+        )
     return None
 
 

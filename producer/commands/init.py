@@ -42,7 +42,7 @@ _EXPECTED = ("expected", "answer", "ideal", "gold", "target", "reference", "outp
 _IDS = ("id", "case", "qid", "name")
 _IGNORED = "evalq-runs/\nevalq-demo/\n"
 _POLICY = """\
-# evalq run evalq.yaml runs the cases, compares with the baseline, and decides by the policy.
+# evalq run evalq.yaml --targets targets.yaml runs the cases, compares with the baseline, and decides by the policy.
 suite: {suite}
 runs:
   - evaluator: checks
@@ -120,7 +120,8 @@ def _init(
     if "targets.yaml" in written and (key := entry.get("api_key_env")):
         click.echo(f"put your key into the variable {key}; targets.yaml holds only its name")
     where = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
-    click.echo(f"run it: {where}evalq checks cases.yaml --target agent --targets targets.yaml")
+    runs = "run evalq.yaml" if suite or ci else "checks cases.yaml --target agent"
+    click.echo(f"run it: {where}evalq {runs} --targets targets.yaml")
 
 
 def _write(path: Path, text: str) -> bool:
@@ -177,12 +178,17 @@ def _cases_of(path: Path) -> Iterator[dict[str, Any]]:
 
     Raises UsageError for a file that has no column of questions.
     """
+    from evalq.evalcore.records.batch import other_encoding
+    from evalq.evalcore.records.inputs import HEAD_BYTES, file_kind
+
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
+        text = data.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"--from {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"--from {path}: it is not UTF-8: save it as CSV UTF-8") from None
+        why = file_kind(data[:HEAD_BYTES]) or f"it is not UTF-8: {other_encoding(data)}"
+        raise UsageError(f"--from {path}: {why}") from None
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     csv.field_size_limit(1 << 24)

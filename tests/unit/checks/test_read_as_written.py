@@ -54,7 +54,7 @@ def test_what_no_fence_closes_is_no_block(text: str) -> None:
 
 
 TABLES = {
-    "cp949": ("id,기대\na,가\n".encode("cp949"), "save the file as UTF-8"),
+    "cp949": ("id,기대\na,가\n".encode("cp949"), "save the file as 'CSV UTF-8'"),
     "utf-16": ("id,expected\na,x\n".encode("utf-16"), "UTF-16: save the file as UTF-8"),
     "utf-16 without a mark": ("id,expected\na,x\n".encode("utf-16-le"), "UTF-16 without a mark"),
     "utf-32": ("id,expected\na,x\n".encode("utf-32"), "UTF-32: save the file as UTF-8"),

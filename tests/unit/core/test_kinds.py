@@ -34,7 +34,15 @@ KINDS = {
     "tabs": (TABLE.replace(",", "\t").encode(), "fields separated by tabs"),
     "a workbook": (_workbook(), "an Excel workbook (.xlsx)"),
     "random bytes": (random.Random(5).randbytes(9000), "binary data"),
-    "another encoding": (("id,이름\n" + "1,한국어 문장\n" * 50).encode("cp949"), "another encoding"),
+    "another encoding": (
+        ("id,nom\n" + "1,été là\n" * 50).encode("latin-1"),
+        "another encoding: save the file as UTF-8",
+    ),
+    "Korean": (
+        ("id,이름\n" + "1,한국어 문장\n" * 500).encode("cp949"),
+        "Korean in cp949: save the file as 'CSV UTF-8'",
+    ),
+    "Korean, cut in two": (("i,이름\n" + "1,한국어 문장\n" * 500).encode("cp949"), "Korean in cp949"),
     "lone carriage returns": (TABLE.replace("\n", "\r").encode(), "lines that end in a lone carriage return"),
     "gzip": (b"\x1f\x8b\x08" + bytes(300), "packed by gzip: name the file .gz"),
 }

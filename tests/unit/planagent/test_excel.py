@@ -26,7 +26,7 @@ READ = {
     "other-column-twice": "".join(f"{line},,\n" for line in TEXT.splitlines()).encode(),
 }
 REFUSED = {
-    "cp949": (TEXT.encode("cp949"), 1, "save the file as UTF-8"),
+    "cp949": (TEXT.encode("cp949"), 1, "it reads as Korean in cp949: save the file as 'CSV UTF-8'"),
     "cp949-below": (
         TEXT.encode() + to_csv(ROWS).partition("\n")[2].encode("cp949"),
         4,

@@ -48,6 +48,7 @@ def test_a_suite_and_a_ci_file_are_read_as_they_are(ci: str, tmp_path: Path) -> 
     (tmp_path / "agent.py").write_text(AGENT)
     done = evalq("init", "--target", "python:agent:answer", "--ci", ci, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "run it: evalq run evalq.yaml --targets targets.yaml"
     path = tmp_path / {"github": ".github/workflows/evalq.yml", "gitlab": ".gitlab-ci.yml"}[ci]
     said = str(load(path.read_text()))
     assert ("./vendor/evalq" if ci == "github" else ".evalq-gate") in said
@@ -82,7 +83,11 @@ def test_a_csv_becomes_cases(tmp_path: Path) -> None:
         (b"a,b\n1,2\n", "no column of questions: its columns are a, b"),
         (b"", "no column of questions: its columns are none"),
         (b"question\n", "no row has a question"),
-        ("질문\n서울은?\n".encode("cp949"), "it is not UTF-8"),
+        ("질문\n서울은?\n".encode("cp949"), "it reads as Korean in cp949: save the file as 'CSV UTF-8'"),
+        (b"question\n" + "1,été là\n".encode("latin-1"), "save the file as UTF-8"),
+        ("question\nWhy?\n".encode("utf-16"), "UTF-16: save the file as UTF-8"),
+        (b"PAR1\x15\x04\xff", "a Parquet file"),
+        (b"PK\x03\x04\xff", "an Excel workbook"),
         (None, "No such file"),
     ],
 )
