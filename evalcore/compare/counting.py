@@ -6,9 +6,11 @@ import heapq
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ import msgspec
 
 from evalq.evalcore.compare.pairs import ROUNDED
 from evalq.evalcore.compare.single_cases import Causes, unusable_of
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage, Summing, Taking, Took
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, Repeats, RunCases, RunUsage, Summing, Taking, Took
 from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Measures, Params, Tally, Views
 from evalq.evalcore.contract.measures import Measure, Number, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
@@ -107,8 +109,11 @@ class CaseCounter:
                     "mend the evaluator or the scale that its measure declares, and evaluate again"
                 )
 
-    def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str) -> RunCases:
-        """The counted cases, as a run called ``run`` with this report. Raises InfrastructureError as `add` does."""
+    def cases(self, report: dict[str, Json], *, run: str, digest_of_report: str, live: bool = False) -> RunCases:
+        """The counted cases, as a run called ``run`` with this report. Raises InfrastructureError as `add` does.
+
+        A ``live`` run records each of its calls, so only another's file may leave repeats out.
+        """
         measures = self._measures
         try:
             facts = (
@@ -124,6 +129,10 @@ class CaseCounter:
         # Leave out labels, which people give afterwards, so that a labelled run stays comparable.
         params = {name: value for name, value in report["params"].items() if name not in measures.not_compared}
         summary = self._summing.summary(*facts)
+        if not live and (gaps := left_out(self._summing.repeats())):
+            decided = frozenset(summary.stopped)
+            lacking = [0 if case in decided else gaps.get(case, 0) for case in summary.ids]
+            summary.missing = list(map(add, summary.missing, lacking))
         return RunCases(
             run=run,
             evaluator=self._evaluator.name,
@@ -140,7 +149,7 @@ class CaseCounter:
                 # As for recorded outputs; callers that know of live calls, or of attempts, replace it.
                 unusable=unusable_of(summary, Causes()),
             ),
-            took=self._summing.took(),
+            took=self._summing.took(summary),
             numbers=list(self._measures.numbers),
             left_out=omissions_in(report),
             parameters=digest(canonical_json({name: value for name, value in params.items() if name != "cases"})),
@@ -169,6 +178,51 @@ def _answer_in(line: bytes, record: str, name: object, observation: Observation)
     # Records of vs have such ids.
     numbered = name == f"{observation.case}#{observation.repeat}"
     return answer.replace(b'"id":' + msgspec.json.encode(name) + b",", b"", 1) if numbered else answer
+
+
+_SHARED = 2
+"""Cases share their repeats if an input has at most so many times as many different ones as one of its cases."""
+
+
+def left_out(repeats: Mapping[Repeats, Sequence[str]]) -> dict[str, int]:
+    """{case: how many repeats an input left out}: the case has later ones there, and other cases have just these.
+
+    A program that writes only what succeeded leaves such gaps. The last repeats of a case may be missing because it was
+    decided early. Repeats that are seeds or times, which cases do not share, have no gaps.
+    """
+    asked = _asked_repeats(repeats)
+    counts = ((_gaps(dict(have), asked), cases) for have, cases in repeats.items())
+    return {case: count for count, cases in counts if count for case in cases}
+
+
+def _asked_repeats(repeats: Iterable[Repeats]) -> dict[str, dict[int, int]]:
+    """{input: {block: bits}} of the repeats that any case has, for inputs whose cases share their repeats."""
+    every: dict[str, dict[int, int]] = {}
+    most: Counter[str] = Counter()
+    for have in repeats:
+        counts: Counter[str] = Counter()
+        for (source, block), bits in have:
+            blocks = every.setdefault(source, {})
+            blocks[block] = blocks.get(block, 0) | bits
+            counts[source] += bits.bit_count()
+        most |= counts
+    return {
+        source: blocks
+        for source, blocks in every.items()
+        if sum(bits.bit_count() for bits in blocks.values()) <= _SHARED * most[source]
+    }
+
+
+def _gaps(have: Mapping[tuple[str, int], int], asked: Mapping[str, Mapping[int, int]]) -> int:
+    """How many of the repeats ``asked`` in its inputs a case lacks, below its own last one."""
+    count = 0
+    for source in {source for source, _ in have}:
+        last = max(block for each, block in have if each == source)
+        for block, bits in asked.get(source, {}).items():
+            own = have.get((source, block), 0)
+            below = bits if block < last else bits & ((1 << own.bit_length()) - 1) if block == last else 0
+            count += (below & ~own).bit_count()
+    return count
 
 
 def _specified(params: Mapping[str, Any]) -> dict[str, str]:

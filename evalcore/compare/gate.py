@@ -432,7 +432,8 @@ def _uncounted(candidates: Sequence[RunCases]) -> Iterator[str]:
             yield f"{run.called}: {count} without a record: all of their answers are missing"
         lacking = sum(run.cases.missing)
         if lacking:
-            yield f"{run.called}: {plural(lacking, 'missing answer')} (errors, dead or unanswered); they are no scores"
+            count = plural(lacking, "missing answer")
+            yield f"{run.called}: {count} (errors, dead, unanswered or left out); they are no scores"
 
 
 def _other_means(policy: Policy, candidates: Sequence[RunCases]) -> Iterator[str]:

@@ -110,6 +110,8 @@ _SAMPLED_CASES, _SAMPLED_ANSWERS = 200, 8
 _WHOLE = (1 << 48) - 1
 _BLOCK = 1 << 12
 """How many repeats have their bits in one number, which so takes a few hundred bytes at most."""
+Repeats = tuple[tuple[tuple[str, int], int], ...]
+"""The repeats that a case has records of, answered or not: ((input, block), bits) of each block."""
 
 
 class CaseColumn(msgspec.Struct):
@@ -137,12 +139,13 @@ class Bag(msgspec.Struct, frozen=True, array_like=True):
 class CaseSummary(msgspec.Struct):
     """The part of a run that `compare` needs: cases sorted by id, with a column for each measure.
 
-    ``missing`` counts a case's records without an answer (errors, dead ones, unanswered calls). ``unattributed`` counts
-    the records without a case, answered or not. ``measures`` describes the columns. ``labels`` counts a case's answers
-    by a digest of their label, if the evaluator gives labels. ``collapsed`` and ``diverse`` are the cases that the run
-    decided, each by itself. ``collapse_p`` has each case's p-value if it is not collapsed; None if the evaluator does
-    not give it. ``stopped`` cases got fewer answers than planned because they were decided. ``judged`` says which
-    numbers rest on judges. ``unrecorded`` cases should be there, but have no record.
+    ``missing`` counts a case's records without an answer (errors, dead ones, unanswered calls), and the repeats that a
+    recorded file left out. ``unattributed`` counts the records without a case, answered or not. ``measures`` describes
+    the columns. ``labels`` counts a case's answers by a digest of their label, if the evaluator gives labels.
+    ``collapsed`` and ``diverse`` are the cases that the run decided, each by itself. ``collapse_p`` has each case's
+    p-value if it is not collapsed; None if the evaluator does not give it. ``stopped`` cases got fewer answers than
+    planned because they were decided. ``judged`` says which numbers rest on judges. ``unrecorded`` cases should be
+    there, but have no record.
 
     ``specified`` has the digest of the input and checks of each case that the run asks, if the evaluator lists cases.
     ``unusable`` says how many of a case's missing answers arrived, but were unusable. ``answers`` has digests of the
@@ -292,9 +295,17 @@ class Summing:
             case.labels = Counter() if case.labels is None else case.labels
             case.labels[_short(observation.label)] += 1
 
-    def took(self) -> dict[str, Took]:
-        """The usage of answers, by name."""
-        return self._taking.by_name({case: counted.missing for case, counted in self._cases.items()})
+    def took(self, summary: CaseSummary) -> dict[str, Took]:
+        """The usage of the answers in ``summary``, by name."""
+        return self._taking.by_name(dict(zip(summary.ids, summary.missing, strict=True)))
+
+    def repeats(self) -> dict[Repeats, list[str]]:
+        """{repeats: the cases that have records of just these}."""
+        found: dict[Repeats, list[str]] = {}
+        for name, case in self._cases.items():
+            have = tuple((block, seen | lacking) for block, (seen, lacking) in case.repeats.items())
+            found.setdefault(have, []).append(name)
+        return found
 
     def summary(
         self,

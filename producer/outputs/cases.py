@@ -122,8 +122,8 @@ def _count_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict
     info, outputs = folder.info(), folder.own(OUTPUTS)
     with open_input(folder.own(RECORDS)) as lines:
         counter.add(lines)
-    found = counter.cases(report, run=info.run, digest_of_report=name)
     live = outputs.is_file()
+    found = counter.cases(report, run=info.run, digest_of_report=name, live=live)
     usage, took = read_usage(outputs) if live else (None, {})
     # Live answers belong to the candidate, even if they equal others.
     if live:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import evalq
-from evalq.evalcore.compare.counting import CaseCounter, usage_of
+from evalq.evalcore.compare.counting import CaseCounter, left_out, usage_of
 from evalq.evalcore.compare.summary import RunUsage, Summing
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, Observation
@@ -247,6 +247,54 @@ def test_a_repeat_of_two_inputs_is_two_answers(tmp_path: Path) -> None:
     summary = counter.cases(found.report, run="r", digest_of_report="0").cases
     assert (summary.columns["pass_rate"].count, summary.columns["pass_rate"].total) == ([4, 4], [2.0, 2.0])
     assert found.report["results"]["pass_rate"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("repeats", "missing"),
+    [
+        ({"a": [0, 1, 2], "b": [0, 1, 2]}, [0, 0]),  # all are there
+        ({"a": [0, 2], "b": [0, 1, 2]}, [1, 0]),  # one in the middle is left out
+        ({"a": [1, 2], "b": [0, 1, 2], "c": [2]}, [1, 0, 2]),  # the first ones
+        ({"a": [0, 2, 4], "b": [1, 3, 4]}, [2, 2]),  # nobody has all
+        ({"a": [0], "b": [0, 1, 2]}, [0, 0]),  # decided early
+        ({"a": [1, 2, 3], "b": [1, 3]}, [0, 1]),  # counted from one
+        ({"a": [7, 7001, 2**53 - 1], "b": [7, 2**53 - 1]}, [0, 1]),  # the same seeds for every case
+        ({"a": [3, 1_000], "b": [4, 900], "c": [5, 800]}, [0, 0, 0]),  # each case has seeds of its own
+        ({"a": [4_095, 4_096, 4_097], "b": [4_097]}, [0, 2]),  # in two blocks
+    ],
+)
+def test_a_repeat_that_a_file_leaves_out_is_missing(repeats: dict[str, list[int]], missing: list[int]) -> None:
+    """Otherwise a program that writes down only what succeeded would pass any gate; the order does not matter."""
+    summing, backwards = Summing((Measure("pass_rate"),)), Summing((Measure("pass_rate"),))
+    observations = [Observation(case, (1.0,), repeat) for case, each in repeats.items() for repeat in each]
+    for observation in observations:
+        summing.add(observation, "one.jsonl")
+    for observation in [*observations[::-1], Observation("z", (1.0,), 5)]:
+        backwards.add(observation, "one.jsonl" if observation.case != "z" else "another.jsonl")
+    for each in (summing, backwards):
+        found = left_out(each.repeats())
+        assert [found.get(case, 0) for case in repeats] == missing
+
+
+def test_a_gate_does_not_pass_a_file_that_leaves_out_what_failed(here: Path, command: Command) -> None:
+    """Each answer that failed is left out: the pass rate rises from 80 % to 100 %, and the gate is no GO."""
+    ids = [f"c{number}" for number in range(30)]
+    (here / "cases.yaml").write_text(
+        json.dumps({"cases": [{"id": case, "checks": [{"contains": "ok"}]} for case in ids]})
+    )
+    (here / "policy.yaml").write_text("gates: [{metric: checks.pass_rate, min: 0.5}]")
+    for run in ("all", "passed"):
+        lines = [
+            {"case": case, "repeat": repeat, "output": f"{'ok' if passed else 'no'} {run} {repeat}"}
+            for number, case in enumerate(ids)
+            for repeat in range(5)
+            if (passed := bool((number + repeat) % 5)) or run == "all"
+        ]
+        (here / f"{run}.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+        arguments = ("checks", "cases.yaml", "--outputs", f"{run}.jsonl", "--out", run, "--format", "none")
+        assert command(*arguments, "--inline")[0] == 0
+    assert command("gate", "all", "--policy", "policy.yaml")[0] == 0
+    assert command("gate", "passed", "--baseline", "all", "--policy", "policy.yaml")[0] == 1
 
 
 def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
