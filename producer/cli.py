@@ -18,7 +18,7 @@ import click
 
 from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError, resource_shortage
 from evalq.evalcore.naming import is_text
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed
 from evalq.producer import commands
 from evalq.producer.driving.interrupts import keep_interrupts
 from evalq.producer.monitor.command import command_running, ignore_write_errors
@@ -175,7 +175,7 @@ def _run(argv: list[str] | None) -> int:
 def _print_error(error: str) -> None:
     """Print on standard error. If that is closed, keep evalq's exit code: Python's would be 1, which means NO-GO."""
     with contextlib.suppress(OSError):
-        click.echo(f"evalq: {visible(error)}", err=True)
+        click.echo(printed(f"evalq: {error}"), err=True)
 
 
 def _flush_errors() -> None:

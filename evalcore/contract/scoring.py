@@ -118,7 +118,7 @@ def scoring_function() -> ScoringFunction:
     try:
         with stdout_to_stderr():
             exec(compile(_named.source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own program
-    except Exception as error:  # any exception of the file
+    except (Exception, SystemExit) as error:  # any exception of the file, and sys.exit() of a script
         if lack := resource_shortage(error):
             raise InfrastructureError(f"{path} cannot be loaded: {lack}") from error
         why = f"{type(error).__name__}: {error}" if isinstance(error, SyntaxError) else error_with_line(error)

@@ -239,7 +239,7 @@ def _line(
         line["status"] = "unscored" if score is None else "passed" if score >= least else "failed"
     except (RecordFault, _NoScoreError) as error:
         reason = str(error)
-    except Exception as error:  # any exception of the function
+    except (Exception, SystemExit) as error:  # any exception of the function; sys.exit() would end the whole run
         if resource_shortage(error):
             raise
         reason = error_with_line(error)

@@ -32,6 +32,20 @@ def visible(text: str) -> str:
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+_COMMAND = re.compile(r"^[^\S\n]*(?=::)|#(?=#(?:\[|vso\[))", re.MULTILINE)
+"""Where a build service would obey what is printed: ::error:: begins a line, and ##[ or ##vso[ is anywhere in one."""
+
+
+def printed(text: object) -> str:
+    """``text`` for a terminal: `visible`, and no line of a build's log is a command to the build service."""
+    return _COMMAND.sub(lambda found: f"{found[0]}{_GAP}", visible(str(text)))
+
+
+def printed_line(text: object) -> str:
+    """``text`` as one line of `printed`: a line break of the data's own cannot begin a line that looks like evalq's."""
+    return printed(" ".join(str(text).splitlines()))
+
+
 def inert(text: str) -> str:
     """``text`` with a space of no width in each mention (@everyone) and bare address, so that they have no effect.
 

@@ -7,7 +7,7 @@ import msgspec
 
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
-from evalq.evalcore.views.markdown import plural, visible
+from evalq.evalcore.views.markdown import plural, printed
 from evalq.producer.comparing.baselines import Baselines, slot_of
 from evalq.producer.comparing.operands import operand
 from evalq.producer.comparing.samples import FOLDER
@@ -27,7 +27,7 @@ def _set(invocation: Invocation, name: str, runs: tuple[str, ...], no_answers: b
         for run in runs:
             for found in operand(run, servers):
                 path = baselines.approve(name, found, answers=not no_answers)
-                click.echo(visible(f"{name}: {slot_of(found)} is run {found.run} ({_size(found)}), in {path}"))
+                click.echo(printed(f"{name}: {slot_of(found)} is run {found.run} ({_size(found)}), in {path}"))
     next_step(
         f"git add {FOLDER} && git commit, then evalq run SUITE, or evalq gate RUN --policy FILE --baseline {name}"
     )
@@ -42,7 +42,7 @@ def _list(invocation: Invocation, as_json: bool) -> None:
     else:
         for name, runs in known.items():
             for run in runs:
-                click.echo(visible(f"{name}  {slot_of(run)}  run {run.run}  {_size(run)}"))
+                click.echo(printed(f"{name}  {slot_of(run)}  run {run.run}  {_size(run)}"))
     if faults:
         raise WireError("\n".join(faults))
     if known and not as_json:
@@ -58,7 +58,7 @@ def _forget(invocation: Invocation, name: str) -> None:
     if not dropped:
         raise UsageError(f"there is no baseline {name!r}; see them with: evalq baseline list")
     for what in dropped:
-        click.echo(visible(f"dropped {what}"))
+        click.echo(printed(f"dropped {what}"))
 
 
 def _size(run: RunCases) -> str:

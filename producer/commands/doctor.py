@@ -14,7 +14,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.plugins import brief
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, ServerRefused
 from evalq.evalcore.version import __version__, code_version
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import server_options
 from evalq.producer.monitor.fleet import Finding, diagnose
@@ -112,7 +112,7 @@ def _doctor(invocation: Invocation, worker: bool) -> int:
         findings += _deployment(servers) if servers.named else _embedded()
     named = named_servers(servers.settings)
     for kind, text in findings:
-        click.echo(visible(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}"))
+        click.echo(printed(f"{kind:<6} {text.replace('--broker URL', named) if servers.named else text}"))
     return 3 if any(kind == "wrong" for kind, _ in findings) else 0
 
 

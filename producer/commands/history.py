@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed
 from evalq.producer.comparing.drifting import SuiteHistory, drift_lines, histories
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
@@ -27,7 +27,7 @@ def _history(invocation: Invocation, suites: tuple[str, ...], runs: int, as_json
         return
     for each in shown:
         for line in _lines(each):
-            click.echo(visible(line))
+            click.echo(printed(line))
     if not shown:
         where = "this ledger" if named else "./evalq-runs (--broker URL: in a ledger)"
         click.echo(f"no run has finished yet in {where}", err=True)

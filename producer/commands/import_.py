@@ -63,17 +63,17 @@ def _import(
 
 def _print_agreement(imported: Imported, written: list[Path]) -> None:
     """One line on how far the checks agree with the source's own verdicts on the recorded outputs."""
-    from evalq.evalcore.views.markdown import visible
+    from evalq.evalcore.views.markdown import printed
     from evalq.producer.importing.imported import agreement
 
     cases = next((path for path in written if path.stem == "cases"), None)
     if cases is not None and imported.outputs:
-        click.echo(visible(" ".join(agreement(imported, cases).sentence().splitlines())))
+        click.echo(printed(" ".join(agreement(imported, cases).sentence().splitlines())))
 
 
 def _print_notes(imported: Imported, others: str = ", all of them in not-imported.jsonl") -> None:
     """Print a line for each kind of note, with its first locations; ``others`` says where the rest are."""
-    from evalq.evalcore.views.markdown import visible
+    from evalq.evalcore.views.markdown import printed
 
     lines = imported.summary()
     for kind, omission in lines[:_LISTED]:
@@ -82,7 +82,7 @@ def _print_notes(imported: Imported, others: str = ", all of them in not-importe
         line = sentence if kind in ("none", "later") else f"{kind}: {sentence.partition(': ')[2]}"
         if kind == "key":
             line = f"key: {omission.examples[0].where}: {omission.what}, {omission.why}"
-        click.echo(visible(" ".join(line.splitlines())))
+        click.echo(printed(" ".join(line.splitlines())))
     more = len(lines) - _LISTED
     if more > 0:
         click.echo(f"and {more} more{others}")

@@ -16,7 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import EvalqError, Interrupted
 from evalq.evalcore.model.canonical import Json, canonical_json
-from evalq.evalcore.views.markdown import escape, visible
+from evalq.evalcore.views.markdown import escape, printed
 from evalq.producer.comparing.comparing import comparison_text, verdict_sentence
 from evalq.producer.comparing.decision_files import DecidingCommand, errors_in_earlier_files, errors_written, exit_code
 from evalq.producer.invocation.invocation import Invocation, command, echo_markdown, next_step
@@ -143,7 +143,7 @@ def _compare_pairs(suite: SuitePlan, ended: list[_SuiteRun]) -> Iterator[Compare
             base, cand = map(named_by_folder, there)
             yield ComparedRuns(base, cand, compare_runs(base, cand))
         except EvalqError as error:  # such as answers that both have from an earlier run
-            click.echo(visible(f"note: {name}: its two runs are not compared: {error}"), err=True)
+            click.echo(printed(f"note: {name}: its two runs are not compared: {error}"), err=True)
 
 
 def _after(suite: SuitePlan, done: list[RunFolder]) -> str:
@@ -218,7 +218,7 @@ def _run_one(
         raise
     except EvalqError as error:
         reporter.event("error", message=str(error), exit_code=error.exit_code, evaluator=run.evaluator.name)
-        click.echo(visible(f"evalq: {run.evaluator.name}: {error}"), err=True)
+        click.echo(printed(f"evalq: {run.evaluator.name}: {error}"), err=True)
         failed: dict[str, Json] = {"evaluator": run.evaluator.name, "error": str(error)}
         write_undecided(suite, error)
         return _SuiteRun(_with_name(run, failed | {"exit_code": error.exit_code}), folder, error.exit_code, str(error))

@@ -12,7 +12,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.life import CALLS_OVER
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import driver_hint, elsewhere, find, folders_here
 from evalq.producer.invocation.invocation import Invocation, command
@@ -51,7 +51,7 @@ def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
             if as_json:
                 click.echo(canonical_json({"fleet": rows}))
             for word, text in [] if as_json else rows:
-                click.echo(visible(f"{word:<9} {text}"))
+                click.echo(printed(f"{word:<9} {text}"))
             return
         away = elsewhere(run, servers)
         folder = None if away else find(run)
@@ -64,9 +64,9 @@ def _status(invocation: Invocation, run: str | None, as_json: bool) -> None:
         click.echo(canonical_json(facts | ({"fleet": rows} if rows else {})))
         return
     for line in _lines(facts, folder):
-        click.echo(visible(line))
+        click.echo(printed(line))
     for row in [("", ""), *rows] if rows else []:
-        click.echo(visible(f"{row[0]:<9} {row[1]}".rstrip()))
+        click.echo(printed(f"{row[0]:<9} {row[1]}".rstrip()))
 
 
 def _fleet(servers: Servers) -> list[tuple[str, str]]:

@@ -119,8 +119,9 @@ _COMMENT_BYTES = 60_000
 """GitHub takes comments of up to 65,536 characters."""
 _SUMMARY_ROWS, _COMMENT_ROWS, _CELL, _NAMED = 1_000, 20, 200, 20
 
-_LINKED = re.compile(r"\\#(?=\d)|\bGH-(?=\d)|!(?=\d)")
-"""Text that forges would turn into links to other issues."""
+_LINKED = re.compile(r"\\#(?=\d)|\bGH-(?=\d)|!(?=\d)|^[^\S\n]*(?=/[a-z])", re.MULTILINE)
+"""Text that forges would turn into links to other issues, and lines that they would obey: GitLab takes /merge for a
+command of the comment's author, in some versions also within a code block whose fence is longer than three signs."""
 
 
 def write_summary(outcome: DecisionOutcome, name: str) -> bytes:

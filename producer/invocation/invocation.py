@@ -16,7 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.naming import is_text
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed
 from evalq.producer.invocation.help import HelpfulCommand
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ _NEXT = {
 def next_step(text: str) -> None:
     """Print what to do next, as a command's last line, on standard error."""
     with contextlib.suppress(OSError):
-        click.echo(visible(f"next: {text}"), err=True)
+        click.echo(printed(f"next: {text}"), err=True)
 
 
 def command(

@@ -15,7 +15,7 @@ from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
 from evalq.evalcore.model.canonical import Json, uncollected
 from evalq.evalcore.model.state import omissions_in
-from evalq.evalcore.views.markdown import plural, visible
+from evalq.evalcore.views.markdown import plural, printed, printed_line
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments, echo_markdown, next_step
 from evalq.producer.monitor.progress import Reporter
@@ -61,7 +61,7 @@ def conclude_shown(
                 raise
             # GATE, The question: a lost answer is no score, so a gate counts it and need not stop for it.
             if not invocation.output.quiet:
-                click.echo(visible(f"note: {error}"), err=True)
+                click.echo(printed(f"note: {error}"), err=True)
     refuse_unscored(folder, report)
 
 
@@ -77,7 +77,7 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
         echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
     show_notes(folder, report, output)
     for fault in report["faults"][:20] if not output.quiet else []:
-        click.echo(visible(f"fault: {fault['where']}: {fault['reason']}"), err=True)
+        click.echo(printed_line(f"fault: {fault['where']}: {fault['reason']}"), err=True)
 
 
 @stdout_to_stderr()
@@ -88,9 +88,9 @@ def show_notes(folder: RunFolder, report: dict[str, Json], output: OutputArgumen
     if (lineage := folder.info().lineage) is not None:
         click.echo(f"note: {lineage.sentence()}", err=True)
     for omission in omissions_in(report):
-        click.echo(visible(f"note: {omission.sentence()}"), err=True)
+        click.echo(printed_line(f"note: {omission.sentence()}"), err=True)
     for notice in plugins.get(report["evaluator"]).views.notices(report):
-        click.echo(visible(f"note: {notice}"), err=True)
+        click.echo(printed_line(f"note: {notice}"), err=True)
 
 
 @contextlib.contextmanager
@@ -117,7 +117,7 @@ def refuse_unscored(folder: RunFolder, report: dict[str, Json]) -> None:
 def _first_fault(report: dict[str, Json]) -> str:
     """The first fault of a report in a sentence; empty if it has none."""
     faults = report["faults"]
-    return visible(f"The first: {faults[0]['where']}: {faults[0]['reason']}. ") if faults else ""
+    return printed_line(f"The first: {faults[0]['where']}: {faults[0]['reason']}. ") if faults else ""
 
 
 def _refuse_dead(folder: RunFolder, report: dict[str, Json], allowed: int, where: PlaceArguments) -> None:

@@ -24,7 +24,7 @@ from typing import IO
 from urllib.parse import quote
 
 from evalq.evalcore.errors import ConfigError, InfrastructureError, WorkersLost
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed
 from evalq.workers.address import read_address
 from evalq.workers.callers.supervisor import environment
 from evalq.workers.processes.environment import send_secrets, without_secrets
@@ -55,7 +55,7 @@ rm -rf "$dir"; kill -KILL -$$
 
 def _print(text: str) -> None:
     """Print a line for the user."""
-    print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is where warnings go
+    print(printed(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is where warnings go
 
 
 class Child:

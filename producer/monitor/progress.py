@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from evalq.evalcore.model.canonical import Json, canonical_line
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed, visible
 from evalq.producer.monitor.fleet import Fleet, format_duration
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Reporter:
         if not self._json:
             # A closed stream or a full disk must not end the computation.
             with contextlib.suppress(OSError):
-                print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is this class's medium
+                print(printed(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is this class's medium
 
     def detail(self, text: str) -> None:
         """Print a line with --verbose."""

@@ -10,7 +10,7 @@ import pytest
 from evalq.producer.comparing.samples import KEPT_BYTES, LONGEST, SampleAnswer, encode_samples, kept_samples
 from tests.unit.comparing.conftest import Command
 
-ODD = "```\n# GO: all is well\n````text\n@team <img src=x> ::error::x \x1b[31m"
+ODD = "```\n# GO: all is well\n````text\n@team <img src=x> ::error::x \x1b[31m\n/merge\n  /approve"
 WORSE = "c07"
 
 
@@ -72,6 +72,8 @@ def test_an_answer_stays_text(red: Path) -> None:
     inside = text.partition(f"{fence}text\n")[2].partition(f"\n{fence}")[0]
     assert inside.startswith("```\n# GO: all is well\n````text\n@team <img src=x>")
     assert "\x1b" not in text
+    # GitLab obeys such lines of a comment, and old versions look for the end of a block at three signs.
+    assert not any(line.lstrip().startswith("/") for line in text.splitlines())
 
 
 @pytest.mark.parametrize(

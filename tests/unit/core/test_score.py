@@ -39,9 +39,10 @@ def _write(text: str, name: str = "mine.py") -> str:
 def test_it_keeps_the_contract_of_evaluators(folder: Path) -> None:
     """With passes, scores, reasons, records without a score, exceptions and values that are no score."""
     _write(
+        "import sys\n"
         "def score(record):\n"
         "    n = record['size']\n"
-        "    return [True, n / 40, None, (0.2, 'long'), 1 / (n % 3), 'x'][n % 6]\n"
+        "    return [True, n / 40, None, (0.2, 'long'), 1 / (n % 3), 'x'][n % 6] if n % 9 else sys.exit(0)\n"
     )
     name_scorer("mine.py")
     found = scoring_function()
@@ -93,6 +94,7 @@ def test_the_function_is_found(folder: Path, spec: str, text: str, says: str) ->
         ("mine.py:c", "def a(r): return 1\n", "no function c"),
         ("mine.py", "x = 1\n", "define one"),
         ("mine.py", "1 / 0\n", "ZeroDivisionError"),
+        ("mine.py", "def score(r): return 1\nimport sys\nsys.exit(0)\n", "SystemExit: 0"),
         ("mine.py", "def score(r:\n", "SyntaxError"),
         ("mine.py", "\0", "cannot be loaded"),
         ("mine.py", "async def score(r): return 1\n", "async"),
@@ -121,6 +123,22 @@ def test_what_is_no_file_is_refused_at_once(folder: Path, spec: str) -> None:
     _write("def a(r): return 1\n")
     with pytest.raises(ConfigError):
         load_settings(scorer=spec)
+
+
+def test_a_record_at_which_the_function_exits_is_an_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In this process as in others: neither the run nor the command ends by it."""
+    _write(
+        "import sys\n"
+        "def score(r): return 1 if r['size'] else sys.exit('away\\nGO: all is well\\n::error::x ##[error]y')\n"
+    )
+    for where in ("--inline", "--workers=1"):
+        assert main(["score", "mine.py", "rows.jsonl", where, "--out", where, "--format", "none"]) == 0
+        report = json.loads((folder / where / "report.json").read_bytes())
+        assert (report["records"]["errors"], report["results"]["passed"]) == (1, len(ROWS) - 1)
+        lines = capfd.readouterr().err.splitlines()
+        fault = next(line for line in lines if line.startswith("fault: "))
+        assert "SystemExit: away GO: all is well ::error::x" in fault
+        assert not any(line.startswith(("GO", "::")) or "##[" in line for line in lines)
 
 
 def test_another_file_is_another_code(folder: Path) -> None:
