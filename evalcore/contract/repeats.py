@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from evalq.evalcore.contract.evaluator import InputResult
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import BOM
-from evalq.evalcore.model.state import LISTED, Faults
+from evalq.evalcore.model.state import LISTED, Faults, omissions_in
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.statistics.rates import ALPHA
 
 S_co = TypeVar("S_co", covariant=True)
+
+_CAME_BEFORE = "its case and repeat came before"
 
 
 class Gatherer(Protocol[S_co]):
@@ -63,8 +65,16 @@ def leave_out_repeated(result: InputResult[Any], params: Any) -> list[bytes]:
     result.tally.scored -= repeated.total
     result.tally.unscored += repeated.total
     result.tally.listed.merge(repeated)
-    result.tally.left_out.add_all("output", "its case and repeat came before", repeated.total, repeated.first)
+    result.tally.left_out.add_all("output", _CAME_BEFORE, repeated.total, repeated.first)
     return []
+
+
+def repeated_notices(report: Mapping[str, Json]) -> list[str]:
+    """How many outputs `leave_out_repeated` left out of a report, and what to do; nothing if there are none."""
+    left = sum(each.count for each in omissions_in(report) if each.why == _CAME_BEFORE)
+    counted = f"{left:,} of {report['records']['total']:,} outputs are not counted: their case and repeat came before"
+    advice = "If they are further answers to a case, give each its own number in `repeat`: 0, 1, 2"
+    return [f"{counted}. {advice}"] if left else []
 
 
 def _lines(stream: BinaryIO, last: int) -> Iterator[tuple[int, bytes]]:

@@ -90,6 +90,7 @@ def _print_notes(imported: Imported, others: str = ", all of them in not-importe
 
 def _print_next_steps(imported: Imported, written: list[Path]) -> None:
     from evalq.producer.importing.patterns import asks_judge
+    from evalq.workers.targets.spec import FORMS
 
     cases = next((path for path in written if path.stem == "cases"), None)
     if cases is None:
@@ -101,6 +102,11 @@ def _print_next_steps(imported: Imported, written: list[Path]) -> None:
         targets = shlex.quote(str(cases.with_name("targets.yaml")))
         name = shlex.quote(next(iter(imported.targets)))
         click.echo(f"sweep: evalq checks {shlex.quote(str(cases))} --targets {targets} --target {name} --repeat 5")
+    else:
+        click.echo(
+            f"sweep: evalq checks {shlex.quote(str(cases))} --target TARGET --repeat 5, with TARGET as one of "
+            f"{', '.join(FORMS)}"
+        )
     if any(asks_judge(check) for case in imported.cases for check in case["checks"]):
         click.echo(
             "some checks are for a judge: add --judge NAME, a target that judges; without one they are not computed"

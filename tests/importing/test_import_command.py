@@ -31,7 +31,7 @@ def test_it_writes_cases_targets_and_notes_and_says_what_comes_next(
     notes = [msgspec.json.decode(line) for line in files["not-imported.jsonl"].splitlines()]
     assert all(f"{note['what']}, {note['why']}" in output for note in notes)
     assert all(note["where"].partition(": ")[0] in output for note in notes)
-    assert "1 cases, 5 targets, 0 recorded outputs" in output
+    assert "1 case, 5 targets, 0 recorded outputs" in output
     assert (
         f"evalq checks {tmp_path}/evals/cases.yaml --targets {tmp_path}/evals/targets.yaml --target local-model"
         in output
@@ -192,7 +192,7 @@ def test_cases_without_a_check_are_kept_where_that_is_asked_for(
     path.write_text(json.dumps({"prompts": ["{{q}}"], "providers": ["openai:chat:m"], "tests": tests}))
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 0
     output = capsys.readouterr().out
-    assert "1 cases" in output
+    assert "1 case," in output
     assert "--keep-unchecked" in output
     assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals"), "--keep-unchecked", "--force"]) == 0
     output = capsys.readouterr().out
@@ -232,3 +232,16 @@ def test_notes_of_one_kind_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     lines = (tmp_path / "evals" / "not-imported.jsonl").read_text().splitlines()
     assert len(lines) == 80
     assert len({json.loads(line)["where"] for line in lines}) == 80
+
+
+def test_without_a_target_it_says_how_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A provider that is a program or a browser has no counterpart; the cases are of use all the same."""
+    (tmp_path / "tests.csv").write_text("q,__expected\nHello,llm-rubric: is polite\n")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"prompts": ["{{q}}"], "providers": ["file://own.py"], "tests": "file://tests.csv"}))
+    assert main(["import", "promptfoo", str(path), "-d", str(tmp_path / "evals")]) == 0
+    output = capsys.readouterr().out
+    assert f"sweep: evalq checks {tmp_path / 'evals/cases.yaml'} --target TARGET --repeat 5" in output
+    assert "python:MODULE:FUNCTION" in output
+    (case,) = yaml.load((tmp_path / "evals/cases.yaml").read_text())["cases"]
+    assert case["checks"] == [{"rubric": "is polite"}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from evalq.evalcore.contract.repeats import repeated_notices
 from evalq.evalcore.evaluators.checks.check import any_judged, fallible, fallible_and_deciding
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.score import scorer_for, why_unmatched
@@ -201,9 +202,12 @@ _OUTPUTS = "whole outputs"
 
 
 def notices(report: Mapping[str, Json]) -> list[str]:
-    """Notices of checks that no output passes, of cases without an output, and of labels that match nothing."""
+    """Notices of repeated outputs, checks that no output passes, cases without an output, and labels of nothing."""
     results = report["results"]
-    labels, never = results.get("labels"), [*_never_passed(results), *_without_outputs(results)]
+    labels, never = (
+        results.get("labels"),
+        [*repeated_notices(report), *_never_passed(results), *_without_outputs(results)],
+    )
     if not labels or not labels["astray"]:
         return never
     first = labels["listed"][0] if labels["listed"] else ""

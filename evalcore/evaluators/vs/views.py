@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Views
+from evalq.evalcore.contract.repeats import repeated_notices
 from evalq.evalcore.evaluators.vs.panels import METRICS, PANELS
 from evalq.evalcore.evaluators.vs.score import ExpectationResult
 from evalq.evalcore.model.canonical import Json
@@ -484,11 +485,11 @@ def _case_failed(entry: Json) -> bool:
 
 
 def _notices(report: Mapping[str, Json]) -> list[str]:
-    """What no output of a run has, so that numbers of it are missing."""
+    """What is not counted, and what no output of a run has, so that numbers of it are missing."""
     results = report["results"]
     tested = results["test_run"]["passed"] + results["test_run"]["failed"]
     without = [each for each in results["mode_collapse"] if not each["most_common"]]
-    notices = []
+    notices = repeated_notices(report)
     if tested and len(without) == len(results["mode_collapse"]):
         notices.append("no output has a final_selection.option, so collapse cannot be measured")
     if unrecorded := results["cases"]["unrecorded"]:

@@ -193,7 +193,7 @@ def _assertion(cell: str) -> dict[str, Any]:
         if cell.startswith(prefix):
             return {"type": name, "value": cell[len(prefix) :].strip()}
     if cell.startswith(("grade:", "llm-rubric:")):
-        return {"type": "llm-rubric", "value": cell.partition(":")[2]}
+        return {"type": "llm-rubric", "value": cell.partition(":")[2].strip()}
     if cell.startswith("python:") or (cell.startswith("file://") and ".py" in cell):
         return {"type": "python", "value": cell.partition(":")[2].strip()}
     if cell.startswith("file://") and cell.endswith((".js", ".ts", ".mjs", ".cjs")):

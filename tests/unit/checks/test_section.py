@@ -87,6 +87,11 @@ def test_the_first_of_several_outputs_of_a_repeat_counts(tmp_path: Path) -> None
     assert run.report["records"] == {"total": 3, "scored": 2, "unscored": 1, "errors": 0, "dead": 0}
     assert found["cost"]["count"] == 1
     assert any("came before; left out" in fault["reason"] for fault in run.report["faults"])
+    (notice,) = [each for each in evaluator.views.notices(run.report) if "came before" in each]
+    assert notice.startswith("1 of 3 outputs are not counted")
+    assert "its own number in `repeat`" in notice
+    once = evaluated(tmp_path, [line("a", 0, "yes"), line("a", 1, "yes")])
+    assert not any("came before" in each for each in evaluator.views.notices(once.report))
 
 
 def test_errors_are_in_no_rate(tmp_path: Path) -> None:
