@@ -54,6 +54,7 @@ OWN_VARIABLES: tuple[Named, ...] = (
     Named("EVALQ_BASELINE", "pytest plug-in: the run to compare with"),
     Named("EVALQ_CANDIDATE", "pytest plug-in: the candidate, such as a commit"),
     Named("EVALQ_ONCE", "pytest plug-in: the key under which a run happens only once"),
+    Named("EVALQ_GITLAB_TOKEN", "evalq comment: the token for the notes of a merge request"),
     Named("_EVALQ_COMPLETE", "the shell's completion of commands"),
 )
 """evalq's own variables. evalq refuses or warns about any other EVALQ_* variable, see `evalq.workers.settings`."""
@@ -68,7 +69,8 @@ OPTION_VARIABLES: tuple[str, ...] = (
 further options."""
 
 DEPLOY_VARIABLES: tuple[str, ...] = (
-    *("DASHBOARDS", "DATA", "IMAGE", "PROMETHEUS", "REPLICAS", "SECRETS", "SERVER", "TARGETS_FOLDER"),
+    *("DASHBOARDS", "DATA", "GITLAB_TOKEN", "IMAGE", "PROMETHEUS", "REPLICAS", "SECRETS", "SERVER", "SOURCE"),
+    "TARGETS_FOLDER",
 )
 """Variables that files in deploy/ read, named after EVALQ_. evalq's commands accept but do not read them."""
 
@@ -79,6 +81,18 @@ FOREIGN_VARIABLES: tuple[Named, ...] = (
     Named("OPENAI_API_KEY", "the key of a target that is named openai:MODEL"),
     Named("OPENAI_BASE_URL", "where openai:MODEL is called [https://api.openai.com/v1]"),
     Named("OLLAMA_HOST", "where ollama:MODEL is called [127.0.0.1:11434]"),
+    Named("GITHUB_ACTIONS", "evalq comment: says that this is a job of GitHub"),
+    Named("GITHUB_TOKEN", "evalq comment: the token for the comment of a pull request"),
+    Named("GITHUB_EVENT_PATH", "evalq comment: the file that has the number of the pull request"),
+    Named("GITHUB_REPOSITORY", "evalq comment: the repository of the pull request"),
+    Named("GITHUB_API_URL", "evalq comment: where GitHub is called"),
+    Named("GITHUB_SERVER_URL", "evalq comment: where the job's page is"),
+    Named("GITHUB_RUN_ID", "evalq comment: the number of the job's page"),
+    Named("GITLAB_CI", "evalq comment: says that this is a job of GitLab"),
+    Named("CI_API_V4_URL", "evalq comment: where GitLab is called"),
+    Named("CI_PROJECT_ID", "evalq comment: the project of the merge request"),
+    Named("CI_MERGE_REQUEST_IID", "evalq comment: the number of the merge request"),
+    Named("CI_JOB_URL", "evalq comment: the job's page"),
     Named("OPENBLAS_NUM_THREADS", "set to 1 for a worker, unless given"),
     Named("OMP_NUM_THREADS", "set to 1 for a worker, unless given"),
     Named("MKL_NUM_THREADS", "set to 1 for a worker, unless given"),

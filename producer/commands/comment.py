@@ -76,7 +76,7 @@ def _github() -> _Forge | None:
         return None
     if not token:
         raise UsageError("GITHUB_TOKEN: give the job's token (env: GITHUB_TOKEN: ${{ github.token }})")
-    api, page = (os.environ.get(name, "") for name in ("GITHUB_API_URL", "GITHUB_SERVER_URL"))
+    api, page = os.environ.get("GITHUB_API_URL", ""), os.environ.get("GITHUB_SERVER_URL", "")
     issues = f"{api or 'https://api.github.com'}/repos/{repository}/issues"
     run = os.environ.get("GITHUB_RUN_ID", "")
     return _Forge(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.workers.ledger.keys import RunKeys
-from tests.integration.harness import HAZARDS, Server, evalq, running_fleet
+from tests.integration.harness import HAZARDS, Server, evalq, info, running_fleet
 
 
 def test_what_is_said_of_a_damaged_run_mends_it(server: Server, tmp_path: Path) -> None:
@@ -24,15 +24,16 @@ def test_what_is_said_of_a_damaged_run_mends_it(server: Server, tmp_path: Path) 
     assert command(*args, "--inline", "--out", "inline")[0] == 0
     ended, said = command(*args, *broker, "--detach", "--out", "run")
     assert ended == 0, said
-    run = said.split()[0]
+    run = info(tmp_path / "run")["run"]
     server.client.hset(RunKeys.of(run).meta, "records", b"\xff\xfe")
     for words in (("status", "run"), ("resume", "run")):
         ended, said = command(*words, *broker)
         assert (ended, "Traceback" in said) == (3, False), said
         assert "its data in the ledger is damaged" in said
-    ended, listed = command("list", *broker)
-    assert ended == 0, listed
-    assert re.search(rf"{run} +damaged ", listed)
+    (tmp_path / "away").mkdir()  # where no folder is, the ledger's part is listed
+    listed = evalq("list", *broker, cwd=tmp_path / "away")
+    assert listed.returncode == 0, listed.stderr
+    assert re.search(rf"{run} +damaged ", listed.stdout)
     message = re.search(r"Delete its keys there \((.+?)\), then run evalq resume", said)
     assert message is not None, said
     server.client.delete(*server.client.scan_iter(match=message[1]))

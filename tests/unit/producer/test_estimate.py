@@ -87,7 +87,7 @@ def test_a_target_is_known_in_whatever_order_its_choices_are_written(outputs: li
     cache.close()
     assert told(cache="cache.sqlite")[:2] == [
         "3 cases x 1 = 3 calls, 1 of them cached",
-        "tokens: about 200 prompt and 100 completion (mean of 1 calls made: cache.sqlite)",
+        "tokens: about 200 prompt and 100 completion (mean of 1 call made: cache.sqlite)",
     ]
     run = run_of("one", outputs)
     assert told(reuse=(run,))[0] == "3 cases x 1 = 3 calls, 3 of them answered in an earlier run"

@@ -97,7 +97,7 @@ def test_who_watches_lets_each_turn_to_take_over_pass(stage: Stage, monkeypatch:
             folder.note(state="open")
             folder.note(state="done")
 
-    monkeypatch.setattr(join, "_elsewhere", lambda *given, messages: turn(*given, told_before=messages))
+    monkeypatch.setattr(join, "_elsewhere", lambda *given, announced: turn(*given, told_before=announced))
 
     def meanwhile(look: int) -> None:
         if look == 2:
