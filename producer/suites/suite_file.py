@@ -166,9 +166,9 @@ def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
     """
     data = load_mapping(path)
     suite = checked(SuiteKeys, data, path)
-    numbered = [(number, each) for number, run in enumerate(data["runs"]) for each in _runs(path, number, run)]
-    planned = [run for _, run in numbered]
     allowed = (Path(path).parent, Path.cwd(), *roots)
+    numbered = [(number, each) for number, run in enumerate(data["runs"]) for each in _runs(path, number, run, allowed)]
+    planned = [run for _, run in numbered]
     for number, run in numbered:
         _refuse_outside(path, ("runs", number), _files_of(run), allowed)
     # In a policy, a run without a name has its evaluator's, so no other run may have that name.
@@ -290,12 +290,12 @@ def _policy_faults(
             yield number, off[0], f"{gate.metric}: {off[1]}"
 
 
-def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[PlannedRun]:
+def _runs(path: str | Path, number: int, written: dict[str, Any], allowed: Sequence[Path]) -> Iterator[PlannedRun]:
     """The run, or the runs of its matrix."""
     key: Key = ("runs", number)
     known = checked(AnyRun, written, path, key)
     if known.matrix is None:
-        yield _run(FileLocation(path, key), written)
+        yield _run(FileLocation(path, key), written, allowed)
         return
     evaluator = plugins.get(known.evaluator)
     base, rest = known.name or evaluator.name, {name: value for name, value in written.items() if name != "matrix"}
@@ -305,12 +305,12 @@ def _runs(path: str | Path, number: int, written: dict[str, Any]) -> Iterator[Pl
         raise wrong(path, [((*key, "matrix", *fault.key), fault.reason)]) from None
     for each in made:
         moved = {name: (*key, "matrix", *place) for name, place in each.keys.items()}
-        run = _run(FileLocation(path, key, moved), {**rest, **each.written})
+        run = _run(FileLocation(path, key, moved), {**rest, **each.written}, allowed)
         run.name, run.base, run.labels = each.called(base), base, each.labels
         yield run
 
 
-def _run(at: FileLocation, written: dict[str, Any]) -> PlannedRun:
+def _run(at: FileLocation, written: dict[str, Any], allowed: Sequence[Path]) -> PlannedRun:
     evaluator = plugins.get(at.checked(AnyRun, written).evaluator)
     run = at.checked(run_model(evaluator.name), written)
     for key in TARGET_OPTIONS:
@@ -322,6 +322,9 @@ def _run(at: FileLocation, written: dict[str, Any]) -> PlannedRun:
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [beside(base, item) for item in getattr(run, evaluator.command.positional)]
     request = Request(inputs, option_params(options, given, run.params), given)
+    # Before anything reads a file: an error would quote what is in it.
+    for name in named_paths(evaluator.name, request):
+        _refuse_outside(at.path, at.key, stands_for(name), allowed)
     live_keys = {name: getattr(run, name) for name in run.model_fields_set}
     live = live_options(at, evaluator.calls, live_keys, base, recorded=asks_recorded(evaluator, request))
     if live is None:

@@ -86,3 +86,33 @@ def test_an_evaluator_without_measures_is_not_gated(folder: Path, monkeypatch: p
     """Its runs would be paid for, and then nothing decided."""
     monkeypatch.setattr(type(plugins.get("vs")), "measures", None)
     assert "runs.0.evaluator: runs of vs are not gated: it declares no measures" in _told(folder, RECORDED, "vs.x")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"evaluator": "checks", "cases": "cases.yaml", "outputs": "../secret.jsonl"},
+        {"evaluator": "checks", "cases": "cases.yaml", "outputs": "linked.jsonl"},
+        {"evaluator": "checks", "cases": "cases.yaml", "outputs": ["../secret.*"]},
+        {"evaluator": "checks", "cases": "../secret.yaml", "target": "agent"},
+        {"evaluator": "vs", "golden": "../secret.yaml", "outputs": "two.jsonl"},
+        {"evaluator": "vs", "golden": "golden.yaml", "outputs": "../secret.jsonl"},
+        {"evaluator": "vs", "golden": "../secret.yaml", "matrix": {"target": ["one", "two"]}},
+    ],
+)
+def test_no_file_elsewhere_is_read_before_it_is_refused(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any]
+) -> None:
+    """A suite may be anybody's, and an error would quote what it read: a key, a case, a line."""
+    inner = folder / "inner"
+    inner.mkdir()
+    for name in ("golden.yaml", "two.jsonl"):
+        shutil.move(folder / name, inner)
+    (inner / "cases.yaml").write_text("cases: [{id: a, input: q, checks: [{contains: x}]}]")
+    (tmp_path / "secret.jsonl").write_text('{"case": "hunter2", "output": "hunter2"}\n')
+    (tmp_path / "secret.yaml").write_text("hunter2: [")
+    (inner / "linked.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    monkeypatch.chdir(inner)
+    message = _told(inner, run, f"{run['evaluator']}.pass_rate")
+    assert "is in neither the suite's folder nor the current one" in message
+    assert "hunter2" not in message
