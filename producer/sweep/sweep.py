@@ -20,7 +20,7 @@ import msgspec
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request, Stage, inputs_of, live_calls, plain_input
-from evalq.evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError
+from evalq.evalcore.errors import ConfigError, InputError, NothingEvaluated, UsageError, WireError
 from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
@@ -332,10 +332,16 @@ def _prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
 
 
 def read_prompts(path: Path) -> Iterator[Prompt]:
-    """The prompts that `_write_prompts` wrote, in order."""
+    """The prompts that `_write_prompts` wrote, in order. Raises WireError for a line that a fault or a hand changed."""
     with open_input(path) as stream:
-        for line in stream:
-            yield msgspec.json.decode(line, type=Prompt)
+        for number, line in enumerate(stream, start=1):
+            try:
+                yield msgspec.json.decode(line, type=Prompt)
+            except (ValueError, RecursionError) as error:
+                raise WireError(
+                    f"{path}:{number}: the file is damaged: {error}. Start the run anew; --reuse {path.parent} takes "
+                    "over what is answered"
+                ) from error
 
 
 def _write_prompts(path: Path, prompts: Iterator[Prompt]) -> None:

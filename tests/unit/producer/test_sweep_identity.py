@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from evalq.producer.driving.retries import ServerRetry
 from evalq.producer.folder.job import RunExistsError, RunOptions
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
-from evalq.producer.sweep.sweep import Sweep
+from evalq.producer.sweep.sweep import Sweep, read_prompts
 from evalq.producer.sweep.work import SweepWork
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.processes.identity import driver_token
@@ -131,3 +132,11 @@ def test_budgets_of_six_digits_are_reported_as_ever(folder: Path, budget: float,
     """Under the same --once key the runs of before are found again."""
     kind = "max_calls" if isinstance(budget, int) else "max_cost"
     assert _begun(folder, 1, **{kind: budget}).header.asked.get(kind.replace("_", " ")) == told
+
+
+def test_prompts_that_were_cut_say_where_and_what_to_do(tmp_path: Path) -> None:
+    """As after a power failure: no error in evalq."""
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_bytes(b'{"case":"a","agent":"","text":"q"}\n{"case":')
+    with pytest.raises(WireError, match=rf"{re.escape(str(prompts))}:2: the file is damaged: .* Start the run anew"):
+        list(read_prompts(prompts))
