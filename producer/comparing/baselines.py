@@ -42,6 +42,11 @@ class Baselines:
         # Cases that no run can have would end each later gate, far from their cause.
         if fault := fault_of(run):
             raise WireError(f"{run.run} does not hold a run's cases: {fault}")
+        if run.cases.columns and not any(sum(column.count) for column in run.cases.columns.values()):
+            raise UsageError(
+                f"run {run.run} has no answer with a verdict, so nothing can be compared with it: look at its faults "
+                f"(evalq report {run.run}), run it again, and approve that run"
+            )
         slot, data = slot_of(run), msgspec.json.encode(msgspec.structs.replace(run, named=""))
         path = self._path(name, slot)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     """Cases, recorded outputs, an agent, and a configuration of another tool."""
     (tmp_path / "cases.yaml").write_text(CASES)
     (tmp_path / "outputs.jsonl").write_text("".join(json.dumps(each) + "\n" for each in OUTPUTS))
-    (tmp_path / "agent.py").write_text("def answer(prompt):\n    return 'hello ' + prompt\n")
+    (tmp_path / "agent.py").write_text('def answer(call):\n    return "hello " + call["prompt"]\n')
     (tmp_path / "policy.yaml").write_text("gates: [{metric: checks.pass_rate, max_drop: 0.1}]\n")
     (tmp_path / "promptfooconfig.yaml").write_text(PROMPTFOO)
     return tmp_path

@@ -74,7 +74,7 @@ def test_a_report_is_flawless(runs: Path, browser: Chromium, name: str) -> None:
 
 def test_a_case_is_reached_from_a_chart_of_the_file(tmp_path: Path, browser: Chromium) -> None:
     """A click on its name shows its records alone, the next one its question and answer; in a link it has any name."""
-    (tmp_path / "agent.py").write_text("def ask(prompt):\n    return '<b>Lyon</b> ' + str(prompt)[-9:]\n")
+    (tmp_path / "agent.py").write_text("def ask(call):\n    return '<b>Lyon</b> ' + str(call)[-9:]\n")
     cases = [
         {"id": name, "input": f"What is {name}?", "checks": [{"contains": "Paris"}]}
         for name in ("c1", "c10", "가 #%/<")
@@ -90,6 +90,12 @@ def test_a_case_is_reached_from_a_chart_of_the_file(tmp_path: Path, browser: Chr
     tab.run("document.querySelectorAll('details').forEach(node => { node.open = true; })")
     assert not tab.faults()
     assert tab.overflow <= 0
+    rails = tab.run(
+        "[...document.querySelectorAll('.drawn:not(.stacked) .track')].map(rail => rail.getBoundingClientRect())"
+        ".filter(box => box.width).map(box => [box.left, box.right])"
+    )
+    assert len(rails) > len(cases)
+    assert [min(left for left, _ in rails) >= 5, len({right for _, right in rails})] == [True, 1], rails
     assert tab.run("document.title").startswith("0 of 6 outputs passed · checks · agent-ask · cases.json · 20")
     for case in ("c1", "가 #%/<"):
         tab = browser.tab()  # another address of the same page would not load it anew

@@ -186,3 +186,17 @@ def test_a_path_that_is_called_as_the_baseline_stands_in_for_nothing(
     assert evalq.compare("main", "cand")["pass_rate"].verdict == json.loads(before.stdout)["measures"][0]["verdict"]
     if there == "run":
         assert command("compare", "./main", "cand", "--json").stdout != before.stdout
+
+
+def test_a_run_without_any_answer_is_no_baseline(made: Made, here: Path, command: Command) -> None:
+    """Nothing can be measured against it, and each later gate would be inconclusive, far from the cause."""
+    (here / "lines.jsonl").write_text('{"output": "x"}\n')
+    (here / "score.py").write_text("def score(record): raise ValueError('no')\n")
+    assert command("score", "score.py", "lines.jsonl", "--out", "dead").code == 5
+    ended = command("baseline", "set", "main", "dead")
+    assert (ended.code, "has no answer with a verdict" in ended.stderr) == (2, True), ended.stderr
+    assert not list(here.glob("evalq-baselines/*/*.json"))
+    (here / "lines.jsonl").write_text('{"output": "x"}\n{"output": 1}\n')
+    (here / "score.py").write_text("def score(record): return len(record['output']) > 1\n")
+    assert command("score", "score.py", "lines.jsonl", "--out", "one").code == 0
+    assert command("baseline", "set", "main", "one").code == 0

@@ -25,8 +25,8 @@ HOSTILE = "<script>alert(1)</script> \u202eevil\u202c \u2066x & \x1b[31m<b>bold<
 LONG = "many words " * 100_000
 AGENT = f"""
 import json, pathlib
-def ask(prompt):
-    text = str(prompt)
+def ask(call):
+    text = str(call)
     if "capital" in text:
         return pathlib.Path("capital.txt").read_text()
     if "script" in text:
