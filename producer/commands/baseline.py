@@ -8,9 +8,9 @@ import msgspec
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.views.markdown import plural, printed
-from evalq.producer.comparing.baselines import Baselines, slot_of
+from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.operands import operand
-from evalq.producer.comparing.samples import FOLDER
+from evalq.producer.comparing.samples import FOLDER, slot_of
 from evalq.producer.invocation.invocation import Invocation, command, next_step
 from evalq.producer.invocation.options import as_json, server_options
 

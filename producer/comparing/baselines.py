@@ -13,7 +13,7 @@ from evalq.evalcore.compare.counting import fault_of
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, write_atomic
-from evalq.producer.comparing.samples import FOLDER, SUFFIX, encode_samples, folder_of, samples_in
+from evalq.producer.comparing.samples import FOLDER, SUFFIX, encode_samples, folder_of, samples_in, slot_of
 from evalq.producer.outputs.cases import decode_cases
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # A name is also a folder's name, so it must not be a path.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._:+-]+")
 
 
 class Baselines:
@@ -111,13 +110,6 @@ class Baselines:
 
     def _path(self, name: str, slot: str) -> Path:
         return self._folder / name / f"{slot}.json"
-
-
-def slot_of(run: RunCases) -> str:
-    """The slot of ``run`` under a baseline's name: the run's name, with its target if it has one."""
-    # Targets may have colons (llama3:8b), which not every file system allows in names.
-    target = _UNSAFE.sub("-", run.target).replace(":", "~")
-    return f"{run.called}@{target}" if target else run.called
 
 
 def _check(name: str) -> None:

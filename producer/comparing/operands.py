@@ -15,7 +15,8 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.canonical import Json, canonical_line
-from evalq.producer.comparing.baselines import Baselines, slot_of
+from evalq.producer.comparing.baselines import Baselines
+from evalq.producer.comparing.samples import slot_of
 from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.finding import folders

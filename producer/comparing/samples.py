@@ -7,6 +7,7 @@ CI has no run folder of the baseline. Questions and answers are text of others, 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -138,6 +139,7 @@ def _cut(text: str) -> str:
 
 # The answers that a baseline keeps, beside its file.
 
+_UNSAFE = re.compile(r"[^A-Za-z0-9._:+-]+")
 FOLDER = Path("evalq-baselines")
 """Where baselines are: small enough to commit, so that approvals are reviewed like other changes."""
 SUFFIX = ".answers.jsonl"
@@ -178,13 +180,24 @@ def base_samples(baseline: str, run: RunCases, cases: Sequence[str]) -> dict[str
     """{case: an answer that passed} of what ``run`` is compared with: a baseline's name, or a run folder."""
     if not baseline:
         return {}
-    kept = sorted(path for path in (FOLDER / baseline).glob(f"*{SUFFIX}") if _is_of(path, run))
-    for path in kept:
-        if found := kept_samples(path, cases):
-            return found
+    if (slot := _partner(FOLDER / baseline, run)) is not None:
+        return kept_samples(FOLDER / baseline / f"{slot}{SUFFIX}", cases)
     folder = folder_of(msgspec.structs.replace(run, named=baseline))
     return samples_in(folder, cases, passed=True) if folder is not None else {}
 
 
-def _is_of(path: Path, run: RunCases) -> bool:
-    return path.name.removesuffix(SUFFIX).partition("@")[0] == run.called
+def slot_of(run: RunCases) -> str:
+    """The slot of ``run`` under a baseline's name: the run's name, with its target if it has one."""
+    # Targets may have colons (llama3:8b), which not every file system allows in names.
+    target = _UNSAFE.sub("-", run.target).replace(":", "~")
+    return f"{run.called}@{target}" if target else run.called
+
+
+def _partner(folder: Path, run: RunCases) -> str | None:
+    """The slot in a baseline's ``folder`` that ``run`` is compared with: see `operands.partner`; None without one.
+
+    With several targets or names only the one of its own: another's answers are not what it is compared with.
+    """
+    slots = [path.name.removesuffix(".json") for path in folder.glob("*.json")]
+    alike = [slot for slot in slots if slot.partition("@")[0] in (run.called, run.evaluator)]
+    return alike[0] if len(alike) == 1 else slot_of(run) if slot_of(run) in alike else None

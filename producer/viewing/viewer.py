@@ -14,8 +14,9 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Summary
-from evalq.producer.comparing.baselines import Baselines, slot_of
+from evalq.producer.comparing.baselines import Baselines
 from evalq.producer.comparing.comparing import compare_runs
+from evalq.producer.comparing.samples import slot_of
 from evalq.producer.folder.files import RECORDS
 from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
 from evalq.producer.page import summary_of

@@ -5,9 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from evalq.producer.comparing.samples import KEPT_BYTES, LONGEST, SampleAnswer, encode_samples, kept_samples
+from evalq.producer.comparing.samples import (
+    FOLDER,
+    KEPT_BYTES,
+    LONGEST,
+    SUFFIX,
+    SampleAnswer,
+    base_samples,
+    encode_samples,
+    kept_samples,
+)
+from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.outputs.cases import cases_of
 from tests.unit.comparing.conftest import Command
 
 ODD = "```\n# GO: all is well\n````text\n@team <img src=x> ::error::x \x1b[31m\n/merge\n  /approve"
@@ -142,3 +154,25 @@ def test_a_baseline_keeps_a_bounded_file_and_reads_any(tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(odd)
         kept_samples(tmp_path / "a", ["c3"])
     assert kept_samples(tmp_path / "missing", ["c3"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("slots", "shown"),
+    [
+        (["checks"], "checks"),  # the suite's run has a name of its own
+        (["checks@gpt", "checks@llama"], ""),  # of two targets, neither is the candidate's
+        (["checks@gpt"], "checks@gpt"),  # one of another target is the only one
+        (["mine", "checks"], "mine"),
+        (["other"], ""),
+    ],
+)
+def test_the_answers_are_those_of_the_approved_run_that_is_compared(slots: list[str], shown: str, red: Path) -> None:
+    """Not those of another target, or of another run of the suite, under the same baseline."""
+    folder = FOLDER / "several"
+    folder.mkdir(parents=True)
+    for slot in slots:
+        (folder / f"{slot}.json").write_text("{}")
+        (folder / f"{slot}{SUFFIX}").write_bytes(encode_samples([SampleAnswer(WORSE, f"of {slot}")]))
+    run = msgspec.structs.replace(cases_of(RunFolder.existing(Path("runs/now"))), name="mine")
+    found = base_samples("several", run, [WORSE])
+    assert {case: each.answer for case, each in found.items()} == ({WORSE: f"of {shown}"} if shown else {})
