@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +25,8 @@ from evalq.workers.targets.spec import is_spec
 
 if TYPE_CHECKING:
     from evalq.producer.sweep.sweep import Sweep
+
+_SHOWN_FAULTS = 20
 
 
 @uncollected()
@@ -76,8 +79,18 @@ def show(folder: RunFolder, report: dict[str, Json], options: Mapping[str, Any],
         echo = echo_markdown if output.fmt == "markdown" else click.echo
         echo(render(output.fmt, evaluator, report, options, folder.info().started), nl=False)
     show_notes(folder, report, output)
-    for fault in report["faults"][:20] if not output.quiet else []:
-        click.echo(printed_line(f"fault: {fault['where']}: {fault['reason']}"), err=True)
+    for line in _fault_lines(report["faults"]) if not output.quiet else ():
+        click.echo(printed_line(line), err=True)
+
+
+def _fault_lines(faults: list[dict[str, str]]) -> Iterator[str]:
+    """A line for each of the first reasons, with the places of its first faults: one bug fails every record alike."""
+    places: dict[str, list[str]] = {}
+    for fault in faults:
+        places.setdefault(fault["reason"], []).append(fault["where"])
+    for reason, (first, *others) in islice(places.items(), _SHOWN_FAULTS):
+        also = ", ".join(others[:2]) + (", ..." if len(others) > 2 else "")
+        yield f"fault: {first}: {reason}" + (f" (also {also})" if also else "")
 
 
 @stdout_to_stderr()

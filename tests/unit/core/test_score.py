@@ -141,6 +141,18 @@ def test_a_record_at_which_the_function_exits_is_an_error(folder: Path, capfd: p
         assert not any(line.startswith(("GO", "::")) or "##[" in line for line in lines)
 
 
+def test_faults_of_one_reason_are_one_line(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A bug in the function fails every record alike: the others of its lines would hide what else there is."""
+    Path("many.jsonl").write_text("".join(json.dumps({"n": n}) + "\n" for n in range(40)))
+    _write("def score(r):\n    if r['n'] == 30: raise ValueError('rare')\n    return r['gone'] if r['n'] else 1\n")
+    assert main(["score", "mine.py", "many.jsonl", "--out", "run", "--format", "none"]) == 0
+    common, rare = [line for line in capfd.readouterr().err.splitlines() if line.startswith("fault: ")]
+    assert common.startswith("fault: many.jsonl:2: KeyError: 'gone' ")
+    assert common.endswith("(also many.jsonl:3, many.jsonl:4, ...)")
+    assert rare.startswith("fault: many.jsonl:31: ValueError: rare ")
+    assert "also" not in rare
+
+
 def test_another_file_is_another_code(folder: Path) -> None:
     """So that no worker mixes scores of two versions; a process notices when the file changes under it."""
     without = code_version()
