@@ -144,11 +144,15 @@ def _start_backend(
 ) -> Backend:
     """Start the processes of `shared_backend`; ``stack`` ends them."""
     from evalq.producer.local.processes import Children, embedded_server, local_workers
+    from evalq.workers.targets.spec import FORMS
 
     settings, count = backend.settings, backend.workers
     here = calls and bool(settings.calls or not settings.broker)
     if here and not settings.targets:
-        where = "name yours with --targets FILE (or a fleet with --broker URL); no run folder brings one"
+        where = (
+            "name yours with --targets FILE (or a fleet with --broker URL); no run folder brings one. Without a file, "
+            f"name the target as one of {', '.join(FORMS)}"
+        )
         raise ConfigError(f"live calls from here need a targets file: {where}")
     if here:
         from evalq.workers.processes.environment import seal

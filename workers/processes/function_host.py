@@ -174,6 +174,9 @@ def _load(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
             f"{path} cannot be imported: {name} calls {ended} while it is imported; have it do so under "
             'if __name__ == "__main__":'
         ) from None
+    except ModuleNotFoundError as error:
+        looked = f" in {folder}, nor installed" if error.name == name.partition(".")[0] else ""
+        raise _NotFound(f"{path} cannot be imported: {type(error).__name__}: {error}{looked}") from None
     except Exception as error:  # report any error of the user's module to the user
         raise _NotFound(f"{path} cannot be imported: {type(error).__name__}: {error}") from None
     if not callable(found):

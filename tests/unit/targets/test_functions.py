@@ -356,6 +356,7 @@ def test_a_module_that_cannot_be_had_says_why(tmp_path: Path) -> None:
             "def where(prompt): return prompt",
             r'where\(prompt\) expects .*write def where\(call\), .* call\["prompt"\]',
         ),
+        "lacking": ("import gone_for_good", r"lacking:where cannot be imported: .* 'gone_for_good'$"),
         "several": ("async def where(call, case): return call", r"where\(call, case\) expects something else"),
     }
 
@@ -368,3 +369,6 @@ def test_a_module_that_cannot_be_had_says_why(tmp_path: Path) -> None:
         targets.write_text(json.dumps({"targets": {"t": {"kind": "python", "function": f"{name}:where"}}}))
         with pytest.raises(ConfigError, match=said):
             asyncio.run(opened())
+    targets.write_text(json.dumps({"targets": {"t": {"kind": "python", "function": "nowhere:where"}}}))
+    with pytest.raises(ConfigError, match=rf"No module named 'nowhere' in {tmp_path}, nor installed"):
+        asyncio.run(opened())
