@@ -14,6 +14,22 @@ _TEXTS = frozenset(
 """Names of a parameter that expects a text. The dict in its place often fails nothing: `len(output)` is its size."""
 
 
+_PROMPTS = frozenset(("input", "message", "prompt", "query", "question", "text", "user_input", "user_message"))
+
+
+def takes_prompt(function: Callable[..., Any]) -> bool:
+    """Whether an agent's ``function`` expects the text of a prompt: by its one parameter's name, or by its type."""
+    try:
+        signature = inspect.signature(function)
+        signature.bind("")
+        first = next(iter(signature.parameters.values()))
+    except Exception:  # Python knows no signature of many functions written in C; objects may raise anything
+        return False
+    if first.kind is first.VAR_POSITIONAL:
+        return False
+    return first.name in _PROMPTS if first.annotation is first.empty else first.annotation in (str, "str")
+
+
 def misfit(function: Callable[..., Any], value: str, key: str) -> str | None:
     """Why ``function`` cannot be called with a dict named ``value``, and how to write it; None if it can.
 
@@ -26,7 +42,9 @@ def misfit(function: Callable[..., Any], value: str, key: str) -> str | None:
     try:
         signature.bind({})
         first = next(iter(signature.parameters.values()))
-        named = first.kind is not first.VAR_POSITIONAL and (first.name in _TEXTS or first.annotation in (str, "str"))
+        named = first.kind is not first.VAR_POSITIONAL and (
+            first.name in _TEXTS if first.annotation is first.empty else first.annotation in (str, "str")
+        )
         if not named:
             return None
     except TypeError:

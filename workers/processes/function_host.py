@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from evalq.evalcore.contract.own_functions import misfit, place
+from evalq.evalcore.contract.own_functions import misfit, place, takes_prompt
 from evalq.workers.processes.environment import seal
 from evalq.workers.processes.system import bound_memory, die_with_parent
 
@@ -153,7 +153,7 @@ def _cut(value: Any, most: int) -> Any:
     return value.encode()[:most].decode(errors="ignore") if isinstance(value, str) else value
 
 
-def _is_async(function: Callable[[dict[str, Any]], Any]) -> bool:
+def _is_async(function: Callable[..., Any]) -> bool:
     """Whether ``function`` is a coroutine function, or an object whose ``__call__`` is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - its kind
 
@@ -181,10 +181,24 @@ def _load(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
         raise _NotFound(f"{path} cannot be imported: {type(error).__name__}: {error}") from None
     if not callable(found):
         raise _NotFound(f"{path} is not a function")
+    if takes_prompt(found):
+        return _with_text(found)
     if why := misfit(found, "call", "prompt"):
         raise _NotFound(f"{path}: {why}")
     function: Callable[[dict[str, Any]], Any] = found
     return function
+
+
+def _with_text(function: Callable[[str], Any]) -> Callable[[dict[str, Any]], Any]:
+    """``function``, which takes a text, as one that takes a call: most agents are written so."""
+
+    async def wait(call: dict[str, Any]) -> Any:
+        return await function(call["prompt"])
+
+    def ask(call: dict[str, Any]) -> Any:
+        return function(call["prompt"])
+
+    return wait if _is_async(function) else ask
 
 
 def _add_to_path(folder: str) -> None:

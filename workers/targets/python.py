@@ -29,7 +29,7 @@ from evalq.workers.targets.target import Client, ParameterTarget
 
 
 class PythonTarget(ParameterTarget):
-    """A function, sync or async, of {prompt, agent, case, repeat}, and messages of a chat; it returns text or data."""
+    """A function, sync or async, of the text of the prompt, or of one dict; it returns text or data."""
 
     times_itself: ClassVar[bool] = True
     """Its latency does not include the start of the process."""

@@ -382,6 +382,28 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert (result.kind, result.connected, "cannot be started" in result.reason) == ("server", False, True)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "def ask(prompt): return 'got ' + prompt",
+        "def ask(call: str): return 'got ' + call",
+        "async def ask(question, more=1): return 'got ' + question",
+        "class Ask:\n    async def __call__(self, query): return 'got ' + query\nask = Ask()",
+        "class Ask:\n    def __call__(self, message, *more): return 'got ' + message\nask = Ask()",
+        "ask = lambda text: 'got ' + text",
+        "def ask(call): return 'got ' + call['prompt']",
+        "def ask(*calls): return 'got ' + calls[0]['prompt']",
+        "def ask(prompt: dict): return 'got ' + prompt['prompt']",
+    ],
+)
+def test_a_function_gets_the_text_or_the_call_as_it_is_written_for(tmp_path: Path, written: str) -> None:
+    """Most agents take the text; a type decides before a name does."""
+    (tmp_path / "agent.py").write_text(written)
+    (result,) = _ask(tmp_path, {"kind": "python", "function": "agent:ask", "output": "text"}, Call("p"))
+    assert isinstance(result, Answer), result
+    assert result.text == "got p"
+
+
 def test_a_python_function(tmp_path: Path) -> None:
     """Sync or async, plain data or text; what it raises is a failure, of the kind it chooses."""
     shutil.copy(functions.__file__, tmp_path / "agent.py")

@@ -353,8 +353,8 @@ def test_a_module_that_cannot_be_had_says_why(tmp_path: Path) -> None:
         "ends": ("import os; os._exit(3)", "importing its module ended its process with exit code 3"),
         "raises": ("raise SystemExit('no')", r"raises:where cannot be imported: raises calls sys.exit\('no'\) while"),
         "text": (
-            "def where(prompt): return prompt",
-            r'where\(prompt\) expects .*write def where\(call\), .* call\["prompt"\]',
+            "def where(answer): return answer",
+            r'where\(answer\) expects .*write def where\(call\), .* call\["prompt"\]',
         ),
         "lacking": ("import gone_for_good", r"lacking:where cannot be imported: .* 'gone_for_good'$"),
         "several": ("async def where(call, case): return call", r"where\(call, case\) expects something else"),
