@@ -219,7 +219,8 @@ class HttpClient(PostingClient):
         try:
             found = find_at(reply.value, self._answer)
         except NothingThere as error:
-            return bad_reply(reply, f"{error}; the reply begins: {begin_of(reply.text)}", reply.text)
+            what = f"{error}; set the target's `answer` to the answer's path; the reply begins: {begin_of(reply.text)}"
+            return bad_reply(reply, what, reply.text)
         prompt, completion = self._target.prompt_tokens, self._target.completion_tokens
         return Answer(
             text=found if isinstance(found, str) else msgspec.json.encode(found).decode(),

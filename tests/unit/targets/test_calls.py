@@ -215,7 +215,9 @@ def test_an_http_endpoint(service: tuple[Agent, str], tmp_path: Path) -> None:
     sent = agent.requests[-2]
     assert (sent["path"], sent["body"]["n"], sent["headers"]["x-key"]) == ("/v1/any?x=1", 4, SECRET)
     assert isinstance(bad, Failure)
-    said = 'the reply has nothing at choices; the reply begins: {"a": 1}'
+    said = (
+        "the reply has nothing at choices; set the target's `answer` to the answer's path; the reply begins: {\"a\": 1}"
+    )
     assert (bad.kind, bad.reason, bad.text) == ("bad_output", said, '{"a": 1}')
 
 
