@@ -39,12 +39,15 @@ def shell(script: str, folder: Path, **environment: str) -> subprocess.Completed
     shim = folder / "bin" / "evalq"
     if not shim.exists():
         shim.parent.mkdir(exist_ok=True)
-        shim.write_text(f'#!/bin/sh\nexec {" ".join(EVALQ)} "$@"\n')
+        # Like an installed program, it does not look for modules in the current folder.
+        shim.write_text(f'#!/bin/sh\nexec {EVALQ[0]} -P {" ".join(EVALQ[1:])} "$@"\n')
         shim.chmod(0o755)
     # What a job installs is installed here: only that it is asked for is seen.
     python = folder / "bin" / "python"
     if not python.exists():
-        python.write_text(f'#!/bin/sh\ncase "$*" in "-m pip"*) exit 0;; esac\nexec {EVALQ[0]} "$@"\n')
+        python.write_text(
+            f'#!/bin/sh\ncase "$*" in "-P -m pip"*) exit 0;; *"-m pip"*) exit 9;; esac\nexec {EVALQ[0]} "$@"\n'
+        )
         python.chmod(0o755)
     variables = clean_environment(**environment)
     variables["PATH"] = f"{shim.parent}:{variables['PATH']}"
@@ -164,6 +167,16 @@ def test_the_action_shows_nothing_of_an_earlier_attempt(tmp_path: Path) -> None:
     assert action.run() == 2
     assert not action.summary.exists()
     assert action.values["steps.gate.outputs.decided"] == "ERROR"
+
+
+def test_the_action_runs_no_module_of_the_checkout(tmp_path: Path) -> None:
+    """Python looks for modules in the current folder first, which a pull request wrote, and the step has the keys."""
+    suite(tmp_path, 40)
+    for name in ("json", "sys", "pip", "msgspec", "click", "evalq"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'a').write(__name__)\n")
+    action = Action(tmp_path)
+    assert action.run() == 0, action.out
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_action_s_keys_are_masked_and_reach_the_evaluation_alone(tmp_path: Path) -> None:
