@@ -112,7 +112,9 @@ class LocalPacer:
             if retry_after_seconds and self._refused_in_a_row >= _IN_A_ROW:
                 self._held_until = max(self._held_until, now + min(retry_after_seconds, _LONGEST_HOLD_SECONDS))
         refusals = sum(refused for _, refused in self._settled)
-        at_limit = refused and refusals >= max(_LEAST_REFUSED, _REFUSED_SHARE * len(self._settled))
+        # Refusals come before the answers of calls that began with them: those in flight count as not refused.
+        known = len(self._settled) + self._in_flight
+        at_limit = refused and refusals >= max(_LEAST_REFUSED, _REFUSED_SHARE * known)
         # After ``spent`` the next call at this pace would be refused.
         if (at_limit or spent) and grant.at >= self._stepped and now - self._stepped >= _STEP_SECONDS:
             began = now if self._began is None else self._began

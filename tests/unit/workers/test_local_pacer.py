@@ -101,6 +101,23 @@ def test_a_server_that_refuses_now_and_then_is_called_as_before() -> None:
     assert paced._rate is None
 
 
+@pytest.mark.parametrize(("refused", "steps"), [(5, False), (12, False), (13, True), (50, True)])
+def test_refusals_that_come_before_the_answers_are_a_share_of_all_that_began(refused: int, steps: bool) -> None:
+    """Of 50 calls at once: a server refuses in no time what it would take a second to answer."""
+    clock = Clock()
+    paced = pacer(clock)
+
+    async def some() -> None:
+        turns = [await paced.acquire() for _ in range(50)]
+        for number, turn in enumerate(turns):
+            clock.now += 0.001 if number < refused else 0.02
+            no = number < refused
+            paced.settle(turn, refused=no, served=not no, retry_after_seconds=None, spent=False, tokens=None)
+
+    asyncio.run(some())
+    assert (paced._rate is not None) is steps
+
+
 def test_a_server_at_its_limit_is_called_more_slowly() -> None:
     window: deque[float] = deque()
 
