@@ -324,7 +324,8 @@ def _parquet_rows(source: Source, keys: Mapping[str, str], fields: Mapping[str, 
             columns = [name for name in names if name in wanted] or names
             row = 0
             for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
-                for row, record in enumerate(batch.to_pylist(), start=row + 1):  # noqa: B020
+                for record in batch.to_pylist():
+                    row += 1
                     yield row, record
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(

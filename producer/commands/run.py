@@ -126,7 +126,7 @@ def _run_all(
 
 
 def _compare_pairs(suite: SuitePlan, ended: list[_SuiteRun]) -> Iterator[ComparedRuns]:
-    """The two runs of each matrix of two, compared: the first one is the base. None where that says nothing."""
+    """The two runs of each matrix of two, compared; the first is the base. Two that cannot be compared are left out."""
     from evalq.producer.comparing.comparing import compare_runs
     from evalq.producer.comparing.operands import named_by_folder
     from evalq.producer.comparing.outcome import ComparedRuns

@@ -136,8 +136,8 @@ def _style() -> str:
 def _answers(outcome: DecisionOutcome) -> Iterator[Html]:
     """The cases of each run that changed, each with its question and an answer of either side."""
     for pair in outcome.pairs:
-        for attribute, fell in (("losses", True), ("wins", False)):
-            flips = (flip for found in pair.found for flip in getattr(found, attribute))
+        for fell in (True, False):
+            flips = (flip for found in pair.found for flip in (found.losses if fell else found.wins))
             cases = list(dict.fromkeys(flip.case for flip in flips))[:_CASES]
             yield from _side_by_side(
                 cases, _of_base(pair, cases, passed=fell), _of_run(pair.cand, cases, passed=not fell)

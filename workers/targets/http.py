@@ -71,6 +71,8 @@ def _with_host(url: str) -> str:
 
 
 Url = Annotated[str, Field(pattern=r"^https?://[^\s]+$"), AfterValidator(_with_host)]
+BaseUrl = Annotated[Url, Field(pattern=r"^[^?#]+$")]
+"""An address to which a path is added."""
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 Headers = dict[_HeaderName, Annotated[str, Field(pattern=r"^[ -~]*$")]]
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 from pydantic import Field
@@ -20,9 +20,9 @@ from evalq.evalcore.records.json_values import NothingThere, find_at
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.answers import Answer, Call, Failure, begin_of
 from evalq.workers.targets.http import (
+    BaseUrl,
     Headers,
     PostingClient,
-    Url,
     bad_reply,
     fill,
     secrets_of,
@@ -41,7 +41,7 @@ class _ServerTarget(RequestTarget):
     """What both kinds have."""
 
     kind: Literal["openai", "embeddings"]
-    base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")]
+    base_url: BaseUrl
     model: str = Field(min_length=1, description="The model's name")
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
 
@@ -61,9 +61,7 @@ class OpenAiTarget(_ServerTarget):
     fixed: ClassVar = ("messages", "stream", "n")
 
     kind: Literal["openai"]
-    base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")] = Field(
-        description="The address before /chat/completions, such as http://127.0.0.1:8000/v1"
-    )
+    base_url: BaseUrl = Field(description="The address before /chat/completions, such as http://127.0.0.1:8000/v1")
     system_prompt: str | None = Field(
         default=None, description="A file next to or below the targets file; {agent} stands for the call's agent"
     )
@@ -187,9 +185,7 @@ class EmbeddingsTarget(_ServerTarget):
     fixed: ClassVar = ("input",)
 
     kind: Literal["embeddings"]
-    base_url: Annotated[Url, Field(pattern=r"^[^?#]+$")] = Field(
-        description="The address before /embeddings, such as http://127.0.0.1:8000/v1"
-    )
+    base_url: BaseUrl = Field(description="The address before /embeddings, such as http://127.0.0.1:8000/v1")
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
         """How it is called."""

@@ -94,32 +94,35 @@ def base_url(kind: str) -> str:
     The variables are those that the provider's own SDK and command read. Raises UsageError for one without an address.
     """
     if kind == "openai":
-        variable, given, read = "OPENAI_BASE_URL", os.environ.get("OPENAI_BASE_URL", ""), _checked_url
+        variable, given = "OPENAI_BASE_URL", os.environ.get("OPENAI_BASE_URL", "").strip()
     else:
-        variable, given, read = "OLLAMA_HOST", os.environ.get("OLLAMA_HOST", ""), _ollama_url
+        variable, given = "OLLAMA_HOST", os.environ.get("OLLAMA_HOST", "").strip()
+    if not given:
+        return _URLS[kind]
+    from pydantic import TypeAdapter
+
+    from evalq.workers.targets.http import BaseUrl
+
     try:
-        return read(given.strip()) if given.strip() else _URLS[kind]
-    except ValueError as error:
-        raise UsageError(f"{variable}={given!r}: not an address ({error}); set it to one, or unset it") from None
-
-
-def _checked_url(given: str) -> str:
-    parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("it has to begin with http:// or https://, and to name a host")
-    _ = parts.port  # raises ValueError
-    return given.rstrip("/")
+        url = _ollama_url(given) if kind == "ollama" else given.rstrip("/")
+        return TypeAdapter[str](BaseUrl).validate_python(url)
+    except ValueError:
+        received = re.sub(r"//[^/@]*@", "//...@", given)  # a password may stand there
+        raise UsageError(
+            f"{variable}={received!r}: not an address: it needs http:// or https:// (OLLAMA_HOST may leave it out), a "
+            "host, and neither ? nor #; set it to one, or unset it"
+        ) from None
 
 
 def _ollama_url(given: str) -> str:
     """As Ollama reads it: a host, with a port, a scheme and a path where they are not the usual ones."""
     scheme, mark, rest = given.rpartition("://")
     parts = urlsplit(f"{scheme if mark else 'http'}://{rest}")
+    if parts.query or parts.fragment:
+        raise ValueError("an address to which a path is added has neither")
     host = parts.hostname or "127.0.0.1"
     host = _EVERY_ADDRESS.get(host, host)
-    port = parts.port or _OLLAMA_PORTS.get(scheme, 0)
-    if not port:
-        raise ValueError("its scheme is neither http nor https")
+    port = _OLLAMA_PORTS.get(scheme, 0) if parts.port is None else parts.port
     named = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{named}:{port}{parts.path.rstrip('/')}/v1"
 

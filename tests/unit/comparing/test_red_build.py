@@ -115,7 +115,7 @@ def test_a_page_shows_both_answers_side_by_side(
 
 
 def test_a_page_of_an_error_replaces_the_page_before(red: Path, command: Command) -> None:
-    """Whoever opens it must not take an earlier decision for this one's."""
+    """A reader must not take an earlier decision for this one's."""
     assert command("compare", "runs/before", "runs/now", "-o", "page.html").code == 0
     assert command("compare", "runs/before", "runs/<b>none", "-o", "page.html").code == 2
     page = (red / "page.html").read_text()

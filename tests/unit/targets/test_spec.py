@@ -68,6 +68,11 @@ def test_the_environment_says_where_a_provider_is(
         ("openai", "ftp://host/v1"),
         ("openai", "http://"),
         ("openai", "http://host:port/v1"),
+        ("openai", "http://host:0/v1"),
+        ("openai", "http://host/v1?key=x"),
+        ("openai", "http://host/ v1"),
+        ("ollama", "host:0"),
+        ("ollama", "host?x"),
         ("ollama", "host:port"),
         ("ollama", "ftp://host"),
         ("ollama", "http://[::1"),
@@ -79,6 +84,15 @@ def test_an_address_of_the_environment_that_is_none_is_named(
     monkeypatch.setenv(URL_VARIABLES[kind], given)
     with pytest.raises(UsageError, match=URL_VARIABLES[kind]):
         base_url(kind)
+
+
+@pytest.mark.parametrize("kind", URL_VARIABLES)
+def test_an_address_that_is_refused_does_not_show_its_password(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URL_VARIABLES[kind], "ftp://me:s3cret@host/v1")
+    with pytest.raises(UsageError) as refused:
+        base_url(kind)
+    assert "s3cret" not in str(refused.value)
+    assert "//...@host/v1" in str(refused.value)
 
 
 @pytest.mark.parametrize(
