@@ -41,9 +41,11 @@ from evalq.evalcore.views.charts import (
     Tile,
     number,
     of_all,
+    passed_headline,
     rate_interval,
     state_of,
     without_result,
+    without_verdict,
 )
 from evalq.evalcore.views.charts import State as Colour
 from evalq.evalcore.views.markdown import failed_section, failed_table, fault_table, left_out, percent
@@ -187,11 +189,9 @@ def _page_summary(report: Mapping[str, Json]) -> Summary:
     ]
     if records["errors"]:
         tiles.append(Tile("Errors", number(records["errors"], "count"), state="doubtful"))
-    return Summary(
-        f"{passed:,} of {records['total']:,} records pass {report['params']['function']}",
-        without_result(records),
-        tiles=tuple(tiles),
-    )
+    verb = f"pass {report['params']['function']}"
+    headline = passed_headline(passed, scored, verb, "records", without_verdict(records))
+    return Summary(headline, without_result(records), "none" if scored else "doubtful", tuple(tiles))
 
 
 class _ScoreLine(msgspec.Struct):

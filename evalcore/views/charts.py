@@ -142,9 +142,29 @@ def of_answered(*counts: tuple[int, int, str]) -> str:
 
 
 def without_result(records: Mapping[str, int]) -> str:
-    """A sentence on the records that have no result, which all rates leave out; "" if there are none."""
-    lacking = records["total"] - records["scored"]
-    return f"{lacking:,} of them have no result, and are no part of any rate." if lacking else ""
+    """A sentence on the records without a verdict, whose number is in the headline; "" if there are none."""
+    return "Rates leave out what has no verdict." if records["total"] > records["scored"] else ""
+
+
+def passed_headline(passed: int, judged: int, verb: str, noun: str, without: Mapping[str, int]) -> str:
+    """How many of the judged outputs passed, and how many have no verdict, by reason: "1 of 2 judged outputs passed; 3
+    without a verdict (errors)". What has no verdict is part of no number before it, so that 100 errors of 100 outputs
+    do not look like a pass rate of 0 %. ``noun`` is a plural, ``verb`` what a good one does.
+    """
+    left = {reason: count for reason, count in without.items() if count}
+    if not left:
+        return f"{passed:,} of {judged:,} {noun} {verb}" if judged else f"There are no {noun} to judge"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left.items()) if len(left) > 1 else next(iter(left))
+    return f"{passed:,} of {judged:,} judged {noun} {verb}; {sum(left.values()):,} without a verdict ({reasons})"
+
+
+def without_verdict(records: Mapping[str, int]) -> dict[str, int]:
+    """{reason: number} of the records without a result, for `passed_headline`."""
+    return {
+        "errors": records["errors"],
+        "without a score": records["unscored"],
+        "killed their process": records["dead"],
+    }
 
 
 def derived_charts(metrics: Sequence[Metric], panels: Sequence[Panel]) -> tuple[Chart, ...]:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape as escape_html
 from typing import Literal
 
 import msgspec
 
+from evalq.evalcore.compare.gate import INCOMPLETE
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.views.markdown import escape, plural, table, visible
 from evalq.producer.comparing.outcome import DecisionOutcome, OutcomePoint, PointState
 from evalq.producer.comparing.samples import folder_of
-from evalq.producer.outputs.junit import JunitSuite, State, Testcase, class_of, failing_cases, junit, run_suite
+from evalq.producer.outputs.junit import (
+    NO_ANSWER,
+    JunitSuite,
+    State,
+    Testcase,
+    class_of,
+    failing_cases,
+    junit,
+    run_suite,
+)
 
 _AnnotationKind = Literal["error", "warning", "notice"]
 _OF_A_KIND, _ANNOTATION_TEXT, _TITLE = 10, 2_000, 200
@@ -244,13 +254,14 @@ def _failed_cases(outcome: DecisionOutcome, run: RunCases, most: int) -> Iterato
     if not failed:
         return
     every = f"{len(run.cases.ids):,} cases of {escape(run.called)}"
-    title = f"## {len(failed):,} of {every} did not pass every time"
+    title = f"## Of {every}, {_not_passed(failed)}"
     if run.called not in outcome.compared:
         yield title
         yield table(("case", "answers"), [(case.name[:_CELL], case.message) for case in failed[:most]]).rstrip("\n")
     else:
         count = sum(case.name in named for case in failed)
-        yield f"{title}; {f'{count:,}' if count else 'none'} of them beyond chance"
+        chance = f"; {f'{count:,}' if count else 'none'} of them beyond chance" if _answered(failed) else ""
+        yield f"{title}{chance}"
         shown = [
             (case.name[:_CELL], case.message, before.get(case.name, ""), "named" if case.name in named else "")
             for case in failed[:most]
@@ -260,12 +271,25 @@ def _failed_cases(outcome: DecisionOutcome, run: RunCases, most: int) -> Iterato
         yield f"{len(failed) - most:,} of them are left out; the run folder has all (cases.json, report.html)."
 
 
+def _answered(failed: Sequence[Testcase]) -> int:
+    return sum(case.kind != NO_ANSWER for case in failed)
+
+
+def _not_passed(failed: Sequence[Testcase]) -> str:
+    """How many cases failed, and how many have no answer, which is no failure."""
+    wrong = _answered(failed)
+    parts = [f"{wrong:,} did not pass every time"] if wrong else []
+    parts += [f"{len(failed) - wrong:,} have no answer"] if wrong < len(failed) else []
+    return " and ".join(parts)
+
+
 # An outcome as JUnit XML: a suite of the checks, then a suite of each run's cases.
 
 _STATES: dict[str, State] = {"broken": "failure", "suspect": "failure", "open": "failure", "error": "error"}
 
 
 _NOT_NAMED = "not beyond chance: no check that decides names this case"
+_UNKNOWN = "nothing is known of it, and no check that decides names this case"
 
 
 def write_decision_junit(outcome: DecisionOutcome, name: str) -> bytes:
@@ -283,9 +307,10 @@ def _excused(outcome: DecisionOutcome, run: RunCases) -> dict[str, str]:
     """The cases that do not count as failures: those in quarantine, and those that no blocking check names."""
     named = outcome.named(run)
     # Without a baseline evalq cannot judge chance, so no case is excused.
-    excused = (
-        {case: _NOT_NAMED for case in run.cases.ids if case not in named} if run.called in outcome.compared else {}
-    )
+    excused: dict[str, str] = {}
+    if run.called in outcome.compared:
+        unanswered = {case.name for case in failing_cases(run) if case.kind == NO_ANSWER}
+        excused = {case: _UNKNOWN if case in unanswered else _NOT_NAMED for case in run.cases.ids if case not in named}
     return excused | {case: reason for (called, case), reason in outcome.quarantined.items() if called == run.called}
 
 
@@ -311,6 +336,8 @@ def _testcase(point: OutcomePoint, outcome: DecisionOutcome) -> Testcase:
     lines = [point.reason, *(["cases: " + ", ".join(point.cases)] if point.cases else [])]
     if not point.blocks:
         lines.append(f"{point.tier}: it blocks nothing")
+    elif point.state == "open" and outcome.decision is not None and outcome.decision.exit_with == INCOMPLETE:
+        lines.append("answers are missing: call again, then decide again")
     elif point.state == "open":
         lines.append("the answers cannot tell: more repeats or more cases would")
     elif point.state == "suspect" and not point.veto:

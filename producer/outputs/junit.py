@@ -37,6 +37,10 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NO_CLASS = re.compile(r"[^\w@+-]+")
 
 
+NO_ANSWER = "no answer"
+"""The ``kind`` of a case without an answer."""
+
+
 class Testcase(NamedTuple):
     """One result under a unique name; ``kind`` and ``message`` say why it did not pass, ``text`` in full."""
 
@@ -237,7 +241,7 @@ def _cases(run: RunCases) -> Iterator[Testcase]:
         missing_note = f"; {missing:,} more did not come" if missing else ""
         passed, of = (answers, answers) if judged is None or measure is None else _passed(judged, measure, at)
         if not answers:
-            yield Testcase(case, "error", "no answer", f"no answer of this case came, of {missing:,}")
+            yield Testcase(case, "error", NO_ANSWER, f"no answer of this case came, of {missing:,}")
         elif passed < of:
             yield Testcase(case, "failure", "failed", f"{passed:,} of {of:,} answers passed{missing_note}")
         else:

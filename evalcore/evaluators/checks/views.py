@@ -26,6 +26,7 @@ from evalq.evalcore.views.charts import (
     interval_text,
     number,
     of_answered,
+    passed_headline,
     state_of,
 )
 from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, percent_between, plural, table
@@ -65,11 +66,10 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
 def _head(results: Mapping[str, Json]) -> str:
     outputs, cases = results["outputs"], results["cases"]
     judged = outputs["passed"] + outputs["failed"]
-    errors = f", {outputs['errors']:,} without a verdict" if outputs["errors"] else ""
     bounds = results["pass_rate_interval"]
     passed = percent_between(results["pass_rate"], bounds["low"], bounds["high"])
     rate = f"Pass rate: {passed}, mean over {_over(outputs, cases)}"
-    passed_text = f"{outputs['passed']:,} of {judged:,} outputs passed{errors}"
+    passed_text = passed_headline(outputs["passed"], judged, "passed", "outputs", {"errors": outputs["errors"]})
     lines = [rate, f"{passed_text}; {cases['answered']:,} of {cases['total']:,} cases answered"]
     if plain := plain_line(results):
         lines.insert(1, plain)
@@ -265,11 +265,10 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     every = judged + outputs["errors"]
     over = of_answered((judged, every, "outputs with a verdict"), (cases["answered"], cases["total"], "cases answered"))
     note = "; ".join(filter(None, (interval_text(bounds["low"], bounds["high"]), over)))
-    # Of all outputs: if three of four have no verdict, "1 of 1" would hide that.
     return Summary(
-        f"{outputs['passed']:,} of {every:,} outputs passed",
+        passed_headline(outputs["passed"], judged, "passed", "outputs", {"errors": outputs["errors"]}),
         _sentence(results),
-        state if decided["total"] else "none",
+        "doubtful" if not judged else state if decided["total"] else "none",
         tiles=(
             Tile("Pass rate", number(results["pass_rate"], "share"), note, "doubtful" if over else "none"),
             *_people_tiles(results),
@@ -314,9 +313,8 @@ def _collapse_tiles(results: Mapping[str, Json]) -> Iterator[Tile]:
 
 
 def _sentence(results: Mapping[str, Json]) -> str:
-    errors, missing = results["outputs"]["errors"], results["cases"]["unrecorded"]
-    parts = [f"{plural(errors, 'output')} without a verdict."] if errors else []
-    parts += [f"{plural(missing, 'case')} without an output."] if missing else []
+    missing = results["cases"]["unrecorded"]
+    parts = [f"{plural(missing, 'case')} without an output."] if missing else []
     parts += [advice] if (advice := on_trust_line(results)) else []
     return " ".join(parts)
 

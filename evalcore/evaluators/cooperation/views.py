@@ -302,6 +302,8 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     wrong = [f"{text[0].upper()}{text[1:]}" for text in misfits(log, "the log")]
     if wrong and not log["metadata"]["rules_occur"]["decision"]:
         return Summary(wrong[0], ". ".join(wrong[1:]), "doubtful", tiles=tiles)
+    if not events:
+        return Summary("No event: the log has nothing to rate", ". ".join(wrong), "doubtful", tiles=tiles)
     return Summary(f"{rate} of {events:,} events are cooperative", ". ".join(wrong), tiles=tiles)
 
 

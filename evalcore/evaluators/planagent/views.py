@@ -303,8 +303,14 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     left = [f"{unscored:,} rows have no check that can be read, and stay out of every mean."] if unscored else []
     if unread := results["unread"]["conditions"]:
         left.append(f"{unread:,} conditions in {results['unread']['rows']:,} rows are in no form that evalq reads.")
+    if not whole["scored"]:
+        headline = f"No score: none of {report['records']['total']:,} rows has a check that can be read"
+        return Summary(headline, " ".join(left[unscored > 0 :]), "doubtful", tuple(tiles))
+    # The specification scores a row without an answer 0.
+    empty = results["failures"]["rows"]
     headline = f"A mean score of {mean} of 5 over {whole['scored']:,} rows"
-    return Summary(headline, " ".join(left), tiles=tuple(tiles))
+    headline += f"; {empty:,} of them have no answer (0 points)" if empty else ""
+    return Summary(headline, " ".join(left), "doubtful" if empty == whole["scored"] else "none", tuple(tiles))
 
 
 def _counts(key: str) -> Any:

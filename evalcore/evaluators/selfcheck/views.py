@@ -30,9 +30,11 @@ from evalq.evalcore.views.charts import (
     highest_first,
     number,
     of_all,
+    passed_headline,
     rate_interval,
     state_of,
     without_result,
+    without_verdict,
 )
 from evalq.evalcore.views.markdown import escape, failed_table, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
@@ -191,9 +193,8 @@ def _page_summary(report: Mapping[str, Json]) -> Summary:
         rate = results["labels"]["tpr"]
         met = _MET.get(rate["met"], "none")
         tiles.append(Tile("Hallucinations found", number(rate["value"], "share"), "of the labelled ones", met))
-    # Of all records: if three of four are broken, "1 of 1" would hide that.
-    headline = f"{passed:,} of {records['total']:,} completion reports passed"
-    return Summary(headline, without_result(records), tiles=tuple(tiles))
+    headline = passed_headline(passed, scored, "passed", "completion reports", without_verdict(records))
+    return Summary(headline, without_result(records), "none" if scored else "doubtful", tuple(tiles))
 
 
 def _question_marks(report: Mapping[str, Json]) -> Iterator[Mark]:

@@ -25,9 +25,11 @@ from evalq.evalcore.views.charts import (
     Tile,
     number,
     of_all,
+    passed_headline,
     rate_interval,
     state_of,
     without_result,
+    without_verdict,
 )
 from evalq.evalcore.views.markdown import decimals, escape, failed_table, fault_table, left_out, percent, table
 from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
@@ -173,9 +175,8 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     if "labels" in results:
         agreed = number(results["labels"]["agreement"]["share"], "share")
         tiles.append(Tile("Pattern sets agree", agreed, f"of {results['labels']['records']:,} labelled"))
-    # Of all records: if three of four are broken, "1 of 1" would hide that.
-    headline = f"{passed:,} of {records['total']:,} transcripts comply"
-    return Summary(headline, without_result(records), tiles=tuple(tiles))
+    headline = passed_headline(passed, scored, "comply", "transcripts", without_verdict(records))
+    return Summary(headline, without_result(records), "none" if scored else "doubtful", tuple(tiles))
 
 
 def _threshold(report: Mapping[str, Json]) -> float:

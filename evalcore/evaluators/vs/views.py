@@ -29,6 +29,7 @@ from evalq.evalcore.views.charts import (
     highest_first,
     number,
     of_answered,
+    passed_headline,
     rate_interval,
     state_of,
 )
@@ -59,10 +60,10 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     if nowhere["verdict"] == "fails" and not collapsed:
         collapse_note += " together"
     unread = f"{errors:,} outputs could not be read. " if errors else ""
-    # Of all tests: if three of four have no answer, "1 of 1" would hide that.
     return Summary(
-        f"{passed:,} of {total:,} tests passed",
+        passed_headline(passed, tests, "passed", "tests", {"no readable output": total - tests}),
         f"{unread}Mode collapse: {collapse_text} ({collapse_note}).",
+        "none" if tests else "doubtful",
         tiles=(
             Tile("Pass rate", number(results["pass_rate"], "share"), rate_note, _doubtful(over)),
             Tile("Failed", number(run["failed"], "count")),
@@ -233,7 +234,8 @@ def _health(results: Mapping[str, Json]) -> str:
     # Of all tests, including those without an answer. Full only if all passed, and empty only if none did.
     filled = run["passed"] * _BAR // run["total_tests"] if run["total_tests"] else 0
     filled = max(filled, bool(run["passed"]))
-    bar = "█" * filled + "░" * (_BAR - filled)
+    # An empty bar would look like a rate of 0 %.
+    bar = "█" * filled + "░" * (_BAR - filled) if run["passed"] + run["failed"] else "no test was judged,"
     tests = f"{run['passed']} of {run['passed'] + run['failed']} tests passed"
     errors = f", {run['errors']} without a readable output" if run["errors"] else ""
     cases = f"{results['cases']['answered']} of {results['cases']['total']} cases answered"

@@ -16,6 +16,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.evaluators.checks.labels import notices, on_trust_line
 from evalq.evalcore.evaluators.checks.views import VIEWS, markdown, page_summary
 from evalq.evalcore.views.charts import Evidence, Mark
+from evalq.producer.outputs.final import interval_of
 from tests.unit.checks.helpers import evaluated, line, params_of, stop_mark
 from tests.unit.checks.labelled import CASES as JUDGED
 from tests.unit.checks.labelled import judged_line
@@ -252,10 +253,10 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     tiles = {tile.label: tile for tile in summary.tiles}
     results = whole.results
     outputs = results["outputs"]
-    every = outputs["passed"] + outputs["failed"] + outputs["errors"]
-    assert summary.headline == f"{outputs['passed']} of {every} outputs passed"
+    judged = outputs["passed"] + outputs["failed"]
+    assert summary.headline == f"{outputs['passed']} of {judged} judged outputs passed; 1 without a verdict (errors)"
     assert summary.sentence == (
-        "1 output without a verdict. 1 case without an output. "
+        "1 case without an output. "
         "People's labels do not bear out the verdicts of polite yet: what rests on these is advisory."
     )
     for label, bounds in (
@@ -270,13 +271,25 @@ def test_the_page_opens_with_the_same_numbers(whole: Whole) -> None:
     assert (tiles["Collapse"].value, tiles["Collapse"].note) == ("undecided", "0 of 1 cases, each by itself")
 
 
+def test_errors_alone_are_no_rate(tmp_path: Path) -> None:
+    """Every call failed: neither the headline nor the report has a number that looks like 0 % or 100 %."""
+    report = evaluated(tmp_path, [line(case, 0, error="no") for case in "abc"]).report
+    summary, without = page_summary(report), "0 of 0 judged outputs passed; 3 without a verdict (errors)"
+    assert (summary.headline, summary.state, interval_of(summary)) == (without, "doubtful", None)
+    assert {tile.value for tile in summary.tiles if tile.label in ("Pass rate", "Score")} == {"–"}
+    text = plugins.get("checks").views.markdown(report, {})
+    assert f"{without}; 0 of 3 cases answered" in text
+    assert "%" not in text.partition("## By case")[2].partition("## Faults")[0].replace("95 %", "")
+
+
 @pytest.mark.parametrize("more", [[], [line("b", 0, error="no"), line("c", 0, error="no")], [line("a", 1, error="no")]])
 def test_one_answer_of_many_is_no_whole(more: list[bytes], tmp_path: Path) -> None:
     """Whether nothing was recorded, or there is no verdict: in the headline, a tile, a chart and a sentence."""
     report = evaluated(tmp_path, [line("a", 0), *more]).report
     summary = page_summary(report)
     tiles = {tile.label: tile for tile in summary.tiles}
-    assert summary.headline == f"1 of {1 + len(more)} outputs passed"
+    without = f"; {len(more)} without a verdict (errors)"
+    assert summary.headline == (f"1 of 1 judged outputs passed{without}" if more else "1 of 1 outputs passed")
     assert (tiles["Pass rate"].value, tiles["Pass rate"].state) == ("100.0 %", "doubtful")
     assert "the 1 of 3 cases answered" in tiles["Pass rate"].note
     assert tiles["Cases answered"].state == "doubtful"

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 import yaml
 
 from evalq.evalcore.compare.decision import Check, GateDecision, Quarantined
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Policy
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
 from evalq.producer.cli import main
@@ -130,7 +131,7 @@ def test_a_suites_matrix_stands_before_its_failed_cases(tmp_path: Path) -> None:
         text = files[name].decode()
         assert "<script>" not in text
         assert "\x1b" not in text
-        table = text[text.index("\n## sup\n") : text.index("## 1 of 1 cases")]
+        table = text[text.index("\n## sup\n") : text.index("## Of 1 cases")]
         assert table.count("| 0.5 (0.25 to 0.75) | 8 (2 reused) | 1 | 0.25 | r |") == len(HOSTILE)
 
 
@@ -332,7 +333,7 @@ def test_only_what_the_gate_names_fails_base_beside_candidate(tmp_path: Path) ->
         assert ("c000000" in failed) == (fell == 0)
         assert not failed & {"c000098", "c000099"}
         assert "6 of 10 answers passed; 5 of 10 in the baseline" in files["junit.xml"]
-        assert f"3 of 100 cases of vs did not pass every time; {heading} beyond chance" in files["comment.md"]
+        assert f"Of 100 cases of vs, 3 did not pass every time; {heading} beyond chance" in files["comment.md"]
         if fell == 0:
             assert 'type="SUSPECT"' in files["junit.xml"]
             assert "c000000 (10 of 10 to 0 of 10)" in files["comment.md"].splitlines()[3]
@@ -341,3 +342,20 @@ def test_only_what_the_gate_names_fails_base_beside_candidate(tmp_path: Path) ->
             assert "neither shown nor excluded" not in files["junit.xml"]
             assert '"message":"SUSPECT"' in files["badge.json"].replace(" ", "")
             assert files["annotations.txt"].startswith("::error title=evalq gate%3A SUSPECT")
+
+
+def test_cases_without_an_answer_are_called_so(tmp_path: Path) -> None:
+    """Every call failed: the comment does not say that cases failed, nor JUnit that more repeats would tell."""
+    policy = Policy.model_validate({"gates": [{"metric": "vs.pass_rate", "max_drop": 0.05}]})
+    usage = RunUsage(outputs=20)
+    base = msgspec.structs.replace(summaries.run_of(summaries.passes([(2, 2)] * 10)), target="agent", usage=usage)
+    lost = summaries.run_of(summaries.passes([(0, 0)] * 10, [2] * 10))
+    decision = decide(policy, [lost := msgspec.structs.replace(lost, target="agent", usage=usage)], {"vs": base})
+    assert (decision.decided, decision.exit_with) == ("INCONCLUSIVE", 3)
+    files = {name: data.decode() for name, data in written(tmp_path, decision, [lost]).items()}
+    assert "## Of 10 cases of vs, 10 have no answer\n" in files["comment.md"]
+    assert "did not pass" not in files["comment.md"]
+    assert "more repeats" not in files["junit.xml"]
+    assert "answers are missing: call again, then decide again" in files["junit.xml"]
+    assert "nothing is known of it" in files["junit.xml"]
+    assert "beyond chance: no check" not in files["junit.xml"]

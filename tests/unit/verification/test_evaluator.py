@@ -275,7 +275,8 @@ def test_the_page_of_nothing_scored_has_no_numbers(tmp_path: Path) -> None:
     assert evaluator.views.summary is not None
     summary = evaluator.views.summary(_run(tmp_path, {}, []))
     tiles = {tile.label: tile for tile in summary.tiles}
-    assert summary.headline == "0 of 2 transcripts comply"
+    assert summary.headline == "0 of 0 judged transcripts comply; 2 without a verdict (errors)"
+    assert summary.state == "doubtful"
     assert (tiles["Pass rate"].value, tiles["Pass rate"].note, tiles["Mean score"].value) == ("\u2013", "", "\u2013")
     assert tiles["Broken"].value == "2"
 
@@ -288,7 +289,7 @@ def test_a_rate_over_some_records_says_over_how_many(tmp_path: Path) -> None:
     report = evaluate_files(evaluator, [path], {}).report
     assert report["results"]["pass_rate"] == 1.0
     found = page_summary(report)
-    assert found.headline == "1 of 4 transcripts comply"
+    assert found.headline == "1 of 1 judged transcripts comply; 3 without a verdict (errors)"
     assert found.tiles[0].note == "of the 1 of 4 records that have a result"
     assert found.tiles[0].state == "doubtful"
     assert "1 of 1 passed (100.0 %); 3 broken records" in evaluator.views.markdown(report, {})
