@@ -49,14 +49,16 @@ if TYPE_CHECKING:
         Views,
         WholeInput,
     )
-    from evalq.evalcore.model.calls import Prompt
+    from evalq.evalcore.model.calls import Prompt, Served, Tokens
     from evalq.evalcore.model.canonical import Json, canonical_json
+    from evalq.evalcore.records.answers import Answer
     from evalq.evalcore.statistics.exact import ExactSum
     from evalq.evalcore.version import __version__
     from evalq.evalcore.views.charts import Chart, Column, Evidence, Mark, Row, Rows, Summary, Tile
     from evalq.evalcore.views.metrics import Metric, Panel, Plot, Threshold
 
 __all__ = [
+    "Answer",
     "Batch",
     "Calls",
     "Chart",
@@ -93,12 +95,14 @@ __all__ = [
     "Rows",
     "Run",
     "Sample",
+    "Served",
     "State",
     "Stopping",
     "Summary",
     "Tally",
     "Threshold",
     "Tile",
+    "Tokens",
     "Views",
     "Violation",
     "WholeInput",
@@ -118,6 +122,7 @@ __all__ = [
 
 _CONTRACT = "evalq.evalcore.contract.evaluator"
 _PLACES = {
+    "Answer": "evalq.evalcore.records.answers",
     "Chart": "evalq.evalcore.views.charts",
     "Check": "evalq.evalcore.compare.decision",
     "Column": "evalq.evalcore.views.charts",
@@ -137,9 +142,11 @@ _PLACES = {
     "Row": "evalq.evalcore.views.charts",
     "Rows": "evalq.evalcore.views.charts",
     "Run": "evalq._run",
+    "Served": "evalq.evalcore.model.calls",
     "Summary": "evalq.evalcore.views.charts",
     "Threshold": "evalq.evalcore.views.metrics",
     "Tile": "evalq.evalcore.views.charts",
+    "Tokens": "evalq.evalcore.model.calls",
     "Violation": "evalq.evalcore.conformance",
     "__version__": "evalq.evalcore.version",
     "canonical_json": "evalq.evalcore.model.canonical",

@@ -47,11 +47,45 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
+class Tokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The tokens of one call or answer; None where nobody counted them.
+
+    ``input`` counts all input tokens: those read from a cache (``cached_input``) and those written to one too, for five
+    minutes (``cache_write``) or for an hour (``cache_write_1h``). ``output`` counts ``reasoning`` tokens, too.
+    """
+
+    input: _Count | None = None
+    cached_input: _Count | None = None
+    cache_write: _Count | None = None
+    cache_write_1h: _Count | None = None
+    output: _Count | None = None
+    reasoning: _Count | None = None
+
+    @property
+    def of_cache(self) -> int | None:
+        """Input tokens that are not billed at the price of input; None if nobody counted them."""
+        known = [each for each in (self.cached_input, self.cache_write, self.cache_write_1h) if each is not None]
+        return sum(known) if known else None
+
+
+class Served(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The model that really answered, as the reply says: its name, the fingerprint of its system, and who ran it."""
+
+    model: str = ""
+    fingerprint: str = ""
+    provider: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self.model or self.fingerprint or self.provider)
+
+
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One call: the ``kind`` of its failure ("" if it was answered), its time, tokens and cost.
 
     ``reason`` says why it failed, and which parts of its reply evalq did not believe or cut out. ``cut`` is how often
-    evalq replaced something that may be secret, such as a key, by ``***``.
+    evalq replaced something that may be secret, such as a key, by ``***``. ``prompt_tokens`` count cached ones and
+    ``completion_tokens`` reasoning ones, too (`Tokens`).
     """
 
     kind: str = ""
@@ -62,6 +96,37 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     completion_tokens: _Count | None = None
     cost: _Real | None = None
     cut: _Count = 0
+    cached_tokens: _Count | None = None
+    cache_write_tokens: _Count | None = None
+    cache_write_1h_tokens: _Count | None = None
+    reasoning_tokens: _Count | None = None
+    first_token_seconds: _Real | None = None
+    served: Served = Served()
+
+    @property
+    def tokens(self) -> Tokens:
+        """Its tokens."""
+        return Tokens(
+            self.prompt_tokens, self.cached_tokens, self.cache_write_tokens, self.cache_write_1h_tokens,
+            self.completion_tokens, self.reasoning_tokens,
+        )  # fmt: skip
+
+
+_NOT_THERE = msgspec.Raw(b"null")
+
+
+class Doings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an answer is beside its output, as keys of its line: the conversation, tool calls and how it ended.
+
+    ``messages``, ``tool_calls`` and ``extra`` are JSON as it was recorded; null where there is none.
+    """
+
+    messages: msgspec.Raw = _NOT_THERE
+    tool_calls: msgspec.Raw = _NOT_THERE
+    turns: _Count | None = None
+    finish: str | None = None
+    trace: str | None = None
+    extra: msgspec.Raw = _NOT_THERE
 
 
 class StopNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +141,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     ``output`` is the JSON of the answer as it was written, None if there is none. ``text`` is the whole answer if it is
     more than that JSON. ``error`` says why there is no output. ``config`` is the digest of the target's settings.
+    ``did`` is what the answer is beside its output.
     """
 
     call: _Count
@@ -89,6 +155,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     text: str | None = None
     error: str = ""
     attempts: tuple[Attempt, ...] = ()
+    did: Doings = Doings()
 
     @property
     def failed(self) -> bool:
@@ -125,6 +192,9 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             line["output"] = self.output
         if self.text is not None:
             line["text"] = self.text
+        for name in Doings.__struct_fields__:
+            if (value := getattr(self.did, name)) not in (None, _NOT_THERE):
+                line[name] = value
         if stop is not None:
             line["stop"] = stop
         return msgspec.json.encode({**line, "prompt": self.prompt, "config": self.config, "attempts": self.attempts})
@@ -136,9 +206,11 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             line = msgspec.json.decode(data, type=_RecordedLine)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
-        fields = {name: getattr(line, name) for name in _RecordedLine.__struct_fields__ if name != "stop"}
+        did = Doings(*(getattr(line, name) for name in Doings.__struct_fields__))
+        beside = ("stop", *Doings.__struct_fields__)
+        fields = {name: getattr(line, name) for name in _RecordedLine.__struct_fields__ if name not in beside}
         # A line has no call number, which belongs to one sweep: any run may take the line over.
-        return cls(call=0, **fields)
+        return cls(call=0, did=did, **fields)
 
     @classmethod
     def from_wire(cls, data: bytes) -> Output:
@@ -188,6 +260,12 @@ class _RecordedLine(msgspec.Struct, forbid_unknown_fields=True):
     error: str = ""
     text: str | None = None
     stop: StopNote | None = None
+    messages: msgspec.Raw = _NOT_THERE
+    tool_calls: msgspec.Raw = _NOT_THERE
+    turns: _Count | None = None
+    finish: str | None = None
+    trace: str | None = None
+    extra: msgspec.Raw = _NOT_THERE
 
 
 class Lineage(msgspec.Struct, frozen=True):

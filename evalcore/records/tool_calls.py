@@ -18,11 +18,13 @@ _ARGUMENTS = (
     *("tool_input", "toolInput", "raw_arguments"),
 )
 _INNER = ("function", "functionCall", "function_call", "toolUse", "tool_use", "tool_call", "toolCall")
+_IDS = ("id", "tool_call_id", "call_id", "toolCallId", "toolUseId")
 # Keys beside name and arguments.
 _BESIDE = frozenset({
     *("id", "type", "index", "call_id", "tool_call_id", "toolCallId", "toolUseId", "parent", "status", "seconds"),
     *("result", "output", "content", "response", "error", "description", "reasoning", "view", "internal", "metadata"),
-    *("caller", "cache_control", "thoughtSignature", "extra_content", "message", "expectedOutput", "parse_error"),
+    *("unread", "caller", "cache_control", "thoughtSignature", "extra_content", "message"),
+    *("expectedOutput", "parse_error"),
 })  # fmt: skip
 _CALLS = ("tool_calls", "toolCalls", "tools_called", "toolsCalled")
 _BLOCK_CALLS = frozenset({"tool_use", "function_call", "tool_call", "tool-call", "server_tool_use", "mcp_call"})
@@ -34,15 +36,21 @@ class NoCall(ValueError):
 
 
 class ToolCall(NamedTuple):
-    """One call of a tool: its name and arguments.
+    """One call of a tool: its name and arguments, and what came of it as far as the record says.
 
     If the arguments are known, ``arguments`` is an object. Otherwise ``unread`` says why not, and ``arguments`` is the
-    value that came instead.
+    value that came instead. ``result`` is what the tool gave, ``error`` why it failed; ``parent`` is the id of the call
+    or span in which this one was made.
     """
 
     name: str
     arguments: Any
     unread: str = ""
+    result: Any = None
+    error: str | None = None
+    seconds: float | None = None
+    id: str | None = None
+    parent: str | None = None
 
 
 def _read_calls(listed: Any) -> list[ToolCall]:
@@ -67,8 +75,33 @@ def read_call(value: Any) -> ToolCall:
         inner = next((value[key] for key in _INNER if isinstance(value.get(key), Mapping)), None)
         if inner is None:
             raise NoCall(f"{kind_of(value)} without a name, where a call is wanted")
-        return read_call(inner)
-    return ToolCall(name, *_arguments_of(value))
+        call = read_call(inner)
+        return call if call.id is not None else call._replace(id=_id_of(value))
+    arguments, unread = _arguments_of(value)
+    seconds, parent = value.get("seconds"), value.get("parent")
+    timed = seconds if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0 else None
+    return ToolCall(
+        name, arguments, unread or _said_unread(value), value.get("result"), _error_of(value.get("error")),
+        None if timed is None else float(timed), _id_of(value), parent if isinstance(parent, str) else None,
+    )  # fmt: skip
+
+
+def _id_of(value: Mapping[str, Any]) -> str | None:
+    return next((found for key in _IDS if isinstance(found := value.get(key), str) and found), None)
+
+
+def _error_of(value: Any) -> str | None:
+    """Why the call failed: records say it as a text, as an object with a message, or only that it did."""
+    if isinstance(value, Mapping):
+        value = value.get("message") or value.get("error") or value.get("type") or True
+    if isinstance(value, str):
+        return value or None
+    return "error" if value else None
+
+
+def _said_unread(value: Mapping[str, Any]) -> str:
+    said = value.get("unread")
+    return said if isinstance(said, str) else ""
 
 
 def recorded_call(written: str | Mapping[str, Any]) -> dict[str, Any]:

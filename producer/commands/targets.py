@@ -22,7 +22,7 @@ from evalq.producer.invocation.options import option, server_options
 
 if TYPE_CHECKING:
     from evalq.workers.settings import Settings
-    from evalq.workers.targets import Answer, Failure, NamedTarget
+    from evalq.workers.targets import Answered, Failure, NamedTarget
     from evalq.workers.targets.caller import Pacer
 
 
@@ -59,7 +59,7 @@ def _targets(
     return _summary(target, results)
 
 
-def _keep_trial(target: NamedTarget, results: list[list[Answer | Failure]]) -> str:
+def _keep_trial(target: NamedTarget, results: list[list[Answered | Failure]]) -> str:
     """Keep the calls' tokens; returns the path, or "" if the calls report no tokens or the file cannot be written."""
     from evalq.evalcore.model.calls import Attempt
     from evalq.producer.sweep.estimate import keep_trial
@@ -99,12 +99,12 @@ async def _pacer(target: NamedTarget, settings: Settings) -> AsyncIterator[Pacer
             yield pacer
 
 
-async def _try(target: NamedTarget, settings: Settings, trial: _Trial) -> list[list[Answer | Failure]]:
+async def _try(target: NamedTarget, settings: Settings, trial: _Trial) -> list[list[Answered | Failure]]:
     """Every attempt of each call, in the order in which the calls ended."""
     from evalq.workers.targets import Call, Caller, call_paced
 
     repeats = iter(range(trial.repeat))
-    results: list[list[Answer | Failure]] = []
+    results: list[list[Answered | Failure]] = []
 
     async def lane() -> None:
         for repeat in repeats:
@@ -138,7 +138,7 @@ def _line(named: NamedTarget) -> str:
     return f"{named.name:<20} {target.kind:<8} {', '.join(facts)}"  # type: ignore[attr-defined]  # every kind has one
 
 
-def _call_line(repeat: int, attempts: list[Answer | Failure]) -> str:
+def _call_line(repeat: int, attempts: list[Answered | Failure]) -> str:
     """One call's line: its number, status, latency, tokens, retries, and how its answer begins."""
     from evalq.workers.targets import Failure
 
@@ -146,10 +146,16 @@ def _call_line(repeat: int, attempts: list[Answer | Failure]) -> str:
     status = last.kind if isinstance(last, Failure) else "ok"
     tokens = "-" if last.tokens is None else f"{last.tokens}"
     again = f"  after {len(attempts) - 1} more attempts" if len(attempts) > 1 else ""
-    text = _short(last.reason) if isinstance(last, Failure) else _short(last.text)
+    text = _short(last.reason) if isinstance(last, Failure) else _short(last.text) or _tools(last)
     if isinstance(last, Failure) and last.kind == "bad_output" and last.text:
         text += f"; its output: {_short(last.text)}"
     return f"{repeat:>5}  {status:<10}  {last.latency_seconds:7.3f} s  {tokens:>6} tokens{again}  {text}"
+
+
+def _tools(answer: Answered) -> str:
+    """The tools that an answer without a text calls."""
+    calls = answer.envelope.tool_calls if answer.envelope is not None else None
+    return _short(f"calls {', '.join(str(call['name']) for call in calls)}") if calls else ""
 
 
 def _short(text: str) -> str:
@@ -157,9 +163,10 @@ def _short(text: str) -> str:
     return flat if len(flat) <= 2 * _SHOWN else flat[: 2 * _SHOWN] + "..."
 
 
-def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
+def _summary(target: NamedTarget, results: list[list[Answered | Failure]]) -> int:
     """The last lines. Raises Incomplete when a call has no answer."""
     from evalq.workers.targets import Failure
+    from evalq.workers.targets.price import attempt_cost
 
     every = [attempt for attempts in results for attempt in attempts]
     last = [attempts[-1] for attempts in results]
@@ -171,10 +178,12 @@ def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
         worst = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
         click.echo(f"latency: median {statistics.median(seconds):.3f} s, 95 % {worst:.3f} s")
     prompt, completion = (_total(every, f"{part}_tokens") for part in ("prompt", "completion"))
-    if prompt or completion:
-        price = target.target.price
-        cost = price.cost(prompt, completion) if price else None
+    costs = [attempt_cost(target.target.price, one) for one in every]
+    if prompt or completion or any(costs):
+        cost = sum(known for known in costs if known is not None)
         click.echo(f"tokens: {prompt} prompt, {completion} completion" + (f", cost {cost:.6g}" if cost else ""))
+    if served := sorted({_served(one) for one in answered} - {""}):
+        click.echo(f"served by: {', '.join(served)}")
     if failed:
         click.echo("failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items())))
     if len(answered) < len(results):
@@ -184,7 +193,13 @@ def _summary(target: NamedTarget, results: list[list[Answer | Failure]]) -> int:
     return 0
 
 
-def _total(attempts: list[Answer | Failure], name: str) -> int:
+def _served(answer: Answered) -> str:
+    """The model that answered, as the reply names it."""
+    served = answer.served
+    return " ".join(filter(None, (served.model, served.fingerprint and f"({served.fingerprint})", served.provider)))
+
+
+def _total(attempts: list[Answered | Failure], name: str) -> int:
     return sum(getattr(attempt, name) or 0 for attempt in attempts)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import ImportRequest, write
-from evalq.workers.targets import Answer, Call, Caller, load_targets
+from evalq.workers.targets import Answered, Call, Caller, load_targets
 from tests.importing.environments import promptfoo_command, run
 
 _OWN = {
@@ -135,7 +135,7 @@ def test_imported_targets_send_what_promptfoo_sends(
                     text = isinstance(given, str)
                     call = Call(prompt=given) if text else Call(prompt=json.dumps(given), messages=tuple(given))
                     answer = await caller.call(call)
-                    assert isinstance(answer, Answer), answer
+                    assert isinstance(answer, Answered), answer
                     assert answer.text == "ok"
 
     asyncio.run(ask())

@@ -16,7 +16,7 @@ from evalq.evalcore.errors import BrokerUnreachable
 from evalq.workers.callers.target_sessions import limits_of
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ratelimit import PoolLimits, RateLimiter
-from evalq.workers.targets import Answer, Call, Caller, Failure, call_paced, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, call_paced, load_targets
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import PATIENCE, Server, evalq, wait_until
 
@@ -140,7 +140,7 @@ def test_retries_follow_the_policy(service: tuple[Agent, str], tmp_path: Path, s
     day = {"do": "raw", "status": 429, "body": "{}", "headers": {"retry-after": "86400"}}
     orders = [{"do": "cut"}, {"do": "cut", "times": 2}, {"do": "raw", "status": 429, "body": "{}", "times": 3}, day]
 
-    async def all_of() -> list[list[Answer | Failure]]:
+    async def all_of() -> list[list[Answered | Failure]]:
         async with (
             Caller(named, {"MY_KEY": SECRET}) as caller,
             RateLimiter(server.client, "chat", limits_of(named)) as pacer,

@@ -14,7 +14,7 @@ from evalq.evalcore.model.calls import Prompt, Spending
 from evalq.workers.callers.local_pacer import LocalPacer
 from evalq.workers.callers.outcomes import Breaker, reached_nobody, result_of
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.targets import Answer, Call, Caller, Failure, NamedTarget, Tries, attempt
+from evalq.workers.targets import Answered, Call, Caller, Failure, NamedTarget, Tries, attempt
 
 _HOLD_SECONDS = 0.1
 _ALONE_SECONDS = 1.0
@@ -238,7 +238,7 @@ class CallLoop:
             attempts.append(result)
             self._breaker.record(result)
             unreached = not self._answered and isinstance(result, Failure) and not result.connected
-            if isinstance(result, Answer) or not result.down:
+            if isinstance(result, Answered) or not result.down:
                 self._answered = True
                 self._release()
             elif unreached:
@@ -265,7 +265,7 @@ class CallLoop:
                 break
         self._drop(attempts)
 
-    async def _attempt(self, call: int, asked: Call, caller: Caller, pacer: LocalPacer) -> Answer | Failure | None:
+    async def _attempt(self, call: int, asked: Call, caller: Caller, pacer: LocalPacer) -> Answered | Failure | None:
         """One attempt in its turn; None if it is not to be made any more, however long its turn would take."""
         task = asyncio.current_task()
         assert task is not None
@@ -294,7 +294,7 @@ class CallLoop:
             task.cancel()
         self._release()
 
-    def _drop(self, attempts: Sequence[Answer | Failure]) -> None:
+    def _drop(self, attempts: Sequence[Answered | Failure]) -> None:
         """Count attempts that give no output: one that reached nobody was no attempt."""
         for result in attempts:
             if reached_nobody(result):

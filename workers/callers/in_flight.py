@@ -16,7 +16,7 @@ from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ratelimit import RateLimiter
-from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, attempt
+from evalq.workers.targets import Answered, Call, Caller, Failure, Tries, attempt
 
 log = logging.getLogger("evalq.calls")
 
@@ -155,7 +155,7 @@ class InFlightCalls:
         await self._record()
 
     async def _one(self, call: int) -> None:
-        attempts: list[Answer | Failure] = []
+        attempts: list[Answered | Failure] = []
         self._begun[call] = time.monotonic()
         try:
             result = await self._make(call, attempts)
@@ -170,7 +170,7 @@ class InFlightCalls:
             self._due.set()
             self._wake.set()
 
-    async def _make(self, call: int, attempts: list[Answer | Failure]) -> Result | None:
+    async def _make(self, call: int, attempts: list[Answered | Failure]) -> Result | None:
         """The result of a call; None if it was withdrawn."""
         session, prompt = self._session, self.prompts.get(call % self._header.cases)
         if prompt is None:
@@ -203,7 +203,7 @@ class InFlightCalls:
                 return self._result(call, prompt, attempts)
             await self._rest(wait)
 
-    async def _attempt(self, caller: Caller, pacer: RateLimiter, call: int, request: Call) -> Answer | Failure | None:
+    async def _attempt(self, caller: Caller, pacer: RateLimiter, call: int, request: Call) -> Answered | Failure | None:
         """Make one attempt when its turn comes; None if the call was withdrawn before."""
         if self._withdrawn.is_set():
             return None
@@ -278,7 +278,7 @@ class InFlightCalls:
         finally:
             self._resting -= 1
 
-    def _result(self, call: int, prompt: Prompt, attempts: list[Answer | Failure]) -> Result:
+    def _result(self, call: int, prompt: Prompt, attempts: list[Answered | Failure]) -> Result:
         result = result_of(self._header, self._session.named, self._session.config, call, prompt, attempts)
         if result.fatal:
             # A wrong key fails every call: do not spend the waiting calls on it.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
-from evalq.evalcore.model.calls import Attempt, Output, Prompt
+from evalq.evalcore.model.calls import Attempt, Doings, Output, Prompt
 from evalq.evalcore.records.json_values import NoJson, json_text
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.targets.answers import Answer, Failure
-from evalq.workers.targets.price import Price, cost_of
+from evalq.workers.targets.answers import Answered, Failure
+from evalq.workers.targets.price import Price, attempt_cost
 from evalq.workers.targets.target import NamedTarget
 
 _FATAL = ("quota", "auth")
@@ -25,7 +26,7 @@ def result_of(
     config: str,
     call: int,
     prompt: Prompt,
-    attempts: Sequence[Answer | Failure],
+    attempts: Sequence[Answered | Failure],
 ) -> Result:
     """The result of a call after its last attempt; fatal if every further call would fail in the same way."""
     last, target = attempts[-1], named.target
@@ -44,8 +45,11 @@ def result_of(
         fatal = f"{named.name}: {error}" if last.kind in _FATAL else ""
         failed = msgspec.structs.replace(output, error=error, text=last.text or None)
         return Result(failed, last.kind, fatal[:_LONGEST_REASON])
-    if target.output == "text" or (target.output is None and header.takes_text and not _is_data(last.text)):
-        return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(last.text))))
+    output = msgspec.structs.replace(output, did=_doings(last))
+    if target.output == "text" or (target.output != "json" and header.takes_text and not _is_data(last.text)):
+        # Calls of tools without a text: there is no output, and no empty text either.
+        says = None if last.envelope is not None and last.envelope.output is None else last.text
+        return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(says))))
     # An answer may have JSON in a fence or in prose: evalq evaluates the JSON, and keeps the whole answer beside it.
     found = json_text(last.text)
     whole = None if found == last.text.strip() else last.text
@@ -62,24 +66,45 @@ def _is_data(text: str) -> bool:
         return False
 
 
-def reached_nobody(result: Answer | Failure) -> bool:
+def reached_nobody(result: Answered | Failure) -> bool:
     """Whether an attempt cannot have been paid; the target may have answered a call that timed out here."""
     return isinstance(result, Failure) and result.down and result.kind != "timeout"
 
 
-def _attempt(result: Answer | Failure, price: Price | None) -> Attempt:
+def _attempt(result: Answered | Failure, price: Price | None) -> Attempt:
     failure = result if isinstance(result, Failure) else None
-    prompt, completion = result.prompt_tokens, result.completion_tokens
+    named = {"served": result.served} if result.served else {}
+    first = None if result.first_token_seconds is None else round(result.first_token_seconds, 6)
     return Attempt(
         kind=failure.kind if failure else "",
         reason="; ".join(part for part in (failure.reason if failure else "", result.note) if part),
         status=failure.status if failure else None,
         latency_seconds=round(result.latency_seconds, 6),
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        cost=cost_of(price, prompt, completion),
+        prompt_tokens=result.prompt_tokens,
+        completion_tokens=result.completion_tokens,
+        cost=attempt_cost(price, result),
         cut=result.cut,
+        cached_tokens=result.cached_tokens,
+        cache_write_tokens=result.cache_write_tokens,
+        cache_write_1h_tokens=result.cache_write_1h_tokens,
+        reasoning_tokens=result.reasoning_tokens,
+        first_token_seconds=first,
+        **named,
     )
+
+
+def _doings(answer: Answered) -> Doings:
+    """What the answer is beside its output, as it is recorded."""
+    envelope, finish = answer.envelope, answer.finish_reason
+    if envelope is None:
+        return Doings(finish=finish)
+    given: dict[str, Any] = {"turns": envelope.turns, "finish": finish or envelope.finish, "trace": envelope.trace}
+    for name in ("messages", "tool_calls", "extra"):
+        value = getattr(envelope, name)
+        # No call of a tool is a fact, too.
+        if value or (name == "tool_calls" and value is not None):
+            given[name] = msgspec.Raw(msgspec.json.encode(value))
+    return Doings(**given)
 
 
 # -- a circuit breaker -----------------------------------------------------------------------------
@@ -114,7 +139,7 @@ class Breaker:
         """How long it has been open."""
         return self._clock() - self._opened if self.is_open else 0.0
 
-    def record(self, result: Answer | Failure) -> None:
+    def record(self, result: Answered | Failure) -> None:
         """Record the result of a call."""
         # A refusal closes it as well: the target is there.
         if not (isinstance(result, Failure) and result.down):
@@ -127,7 +152,7 @@ class Breaker:
             self.reason, self._opened = result.reason or result.kind, self._clock()
             self._next = self._opened + self._pause
 
-    def holds(self, result: Answer | Failure) -> bool:
+    def holds(self, result: Answered | Failure) -> bool:
         """Whether the breaker is open and ``result`` is the target's failure; then the call is made again later."""
         return self.is_open and isinstance(result, Failure) and result.down
 

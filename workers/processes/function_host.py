@@ -16,6 +16,7 @@ import re
 import site
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -41,7 +42,8 @@ class CallRequest(msgspec.Struct, frozen=True):
 
 
 class CallReply(msgspec.Struct, frozen=True):
-    """One line of output: the answer's ``text`` for call ``id``, or its ``failure`` (a `Failure` as plain data).
+    """One line of output: the ``text`` of call ``id``, its ``answer`` (an `evalq.Answer` as plain data), or its
+    ``failure`` (a `Failure` as plain data).
 
     The first line belongs to no call. It says that the function is ready (``text`` is "threads" if its calls run in
     threads, whose number is limited), or why it cannot be used (``failure``).
@@ -50,6 +52,7 @@ class CallReply(msgspec.Struct, frozen=True):
     id: int
     text: str | None = None
     failure: dict[str, Any] | None = None
+    answer: dict[str, Any] | None = None
 
 
 class _NotFound(Exception):
@@ -82,19 +85,31 @@ class _Host:
 
     async def _one(self, number: int, call: dict[str, Any]) -> None:
         try:
-            reply = CallReply(number, text=await self._text(call))
+            reply = self._reply(number, await self._value(call))
         except BaseException as error:  # any exception of a user's function is a failed call, even SystemExit
             reply = CallReply(number, failure=_failure(error, self._most, self._folder))
         self._tasks.pop(number, None)
         _send(self._out, reply)
 
-    async def _text(self, call: dict[str, Any]) -> str:
-        value = await self._function(call) if _is_async(self._function) else await self._in_thread(call)
-        text = _unpaired.sub("\ufffd", value) if isinstance(value, str) else msgspec.json.encode(value).decode()
-        if len(text.encode()) > self._most:
+    async def _value(self, call: dict[str, Any]) -> Any:
+        if inspect.isasyncgenfunction(self._function):
+            began = time.monotonic()
+            return _conversation([(time.monotonic() - began, each) async for each in self._function(call)])
+        return await self._function(call) if _is_async(self._function) else await self._in_thread(call)
+
+    def _reply(self, number: int, value: Any) -> CallReply:
+        answer = None
+        if _is_answer(value):
+            # Through JSON: what a function puts into an answer may be of any type.
+            encoded = msgspec.json.encode(value)
+            answer, text = msgspec.json.decode(encoded), ""
+        else:
+            text = _unpaired.sub("\ufffd", value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+            encoded = text.encode()
+        if len(encoded) > self._most:
             raise _OwnFailure(kind="bad_output", reason=f"the answer is longer than max_bytes, {self._most}",
-                        text=text[:_SHOWN])  # fmt: skip
-        return text
+                        text=encoded[:_SHOWN].decode(errors="ignore"))  # fmt: skip
+        return CallReply(number, text if answer is None else None, answer=answer)
 
     async def _in_thread(self, call: dict[str, Any]) -> Any:
         """Call the function in a daemon thread, which does not delay the end of this process."""
@@ -104,7 +119,10 @@ class _Host:
         def run() -> None:
             value, raised = None, None
             try:
+                began = time.monotonic()
                 value = self._function(call)
+                if inspect.isgenerator(value):
+                    value = _conversation([(time.monotonic() - began, each) for each in value])
             except BaseException as error:  # raised below, where the call is awaited
                 raised = error
             with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
@@ -116,6 +134,37 @@ class _Host:
         if error is not None:
             raise error
         return value
+
+
+def _is_answer(value: Any) -> bool:
+    """Whether ``value`` is an `evalq.Answer`; a function that never imported it gives none."""
+    answers = sys.modules.get("evalq.evalcore.records.answers")
+    return answers is not None and isinstance(value, answers.Answer)
+
+
+def _conversation(yielded: list[tuple[float, Any]]) -> Any:
+    """The answer of a function that yields: texts are joined, messages are the conversation, an Answer is the last.
+
+    The time of the first one is ``first_token_seconds``.
+    """
+    from evalq.evalcore.records.answers import Answer
+
+    values = [value for _, value in yielded]
+    if not values:
+        raise _OwnFailure(kind="bad_output", reason="the function yields nothing", text="")
+    first = yielded[0][0]
+    if isinstance(values[-1], Answer):
+        last = values.pop()
+        own = {} if last.messages else {"messages": [value for value in values if isinstance(value, dict)]}
+        stated = last.first_token_seconds
+        return msgspec.structs.replace(last, first_token_seconds=first if stated is None else stated, **own)
+    if all(isinstance(value, str) for value in values):
+        return Answer(output="".join(values), first_token_seconds=first)
+    if all(isinstance(value, dict) for value in values):
+        return Answer(messages=values, first_token_seconds=first)
+    kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+    wanted = "pieces of text, messages ({role, content}), or an evalq.Answer at the end"
+    raise _OwnFailure(kind="bad_output", reason=f"the function yields {kinds}; it may yield {wanted}", text="")
 
 
 class _OwnFailure(Exception):
@@ -155,7 +204,8 @@ def _cut(value: Any, most: int) -> Any:
 
 def _is_async(function: Callable[..., Any]) -> bool:
     """Whether ``function`` is a coroutine function, or an object whose ``__call__`` is one."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - its kind
+    inner = getattr(function, "__call__", None)  # noqa: B004 - its kind
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in (function, inner))
 
 
 def _load(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
@@ -191,6 +241,14 @@ def _load(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
 
 def _with_text(function: Callable[[str], Any]) -> Callable[[dict[str, Any]], Any]:
     """``function``, which takes a text, as one that takes a call: most agents are written so."""
+
+    if inspect.isasyncgenfunction(function):
+
+        async def each(call: dict[str, Any]) -> Any:
+            async for value in function(call["prompt"]):
+                yield value
+
+        return each
 
     async def wait(call: dict[str, Any]) -> Any:
         return await function(call["prompt"])

@@ -12,14 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalq.workers.targets.answers import KINDS, Answer, Call, CallFailed, Failure, FailureKind
+    from evalq.workers.targets.answers import KINDS, Answered, Call, CallFailed, Failure, FailureKind
     from evalq.workers.targets.caller import Caller, Tries, attempt, call_paced
     from evalq.workers.targets.config import key_names, load_targets
     from evalq.workers.targets.target import NamedTarget, Target
 
 __all__ = [
     "KINDS",
-    "Answer",
+    "Answered",
     "Call",
     "CallFailed",
     "Caller",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    **dict.fromkeys(("KINDS", "Answer", "Call", "CallFailed", "Failure", "FailureKind"), "answers"),
+    **dict.fromkeys(("KINDS", "Answered", "Call", "CallFailed", "Failure", "FailureKind"), "answers"),
     **dict.fromkeys(("Caller", "Tries", "attempt", "call_paced"), "caller"),
     **dict.fromkeys(("key_names", "load_targets"), "config"),
     **dict.fromkeys(("NamedTarget", "Target"), "target"),

@@ -1,4 +1,4 @@
-"""The types of a call: `Call` in, `Answer` or `Failure` out."""
+"""The types of a call: `Call` in, `Answered` or `Failure` out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
+
+from evalq.evalcore.model.calls import Served, Tokens
+from evalq.evalcore.records.answers import Envelope
 
 FailureKind = Literal["rate_limit", "quota", "timeout", "server", "crashed", "auth", "refused", "bad_output"]
 """Why a call has no answer: asked too often; the account is spent; no answer in time; the server or the way to it
@@ -75,14 +78,26 @@ class RateLimits(msgspec.Struct, frozen=True):
         return self.requests.spent or self.tokens.spent
 
 
-class _Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of answers and failures. Token counts are None if the target does not report them.
+NOT_SERVED = Served()
+"""Nothing is known of the model that answered."""
 
-    ``note`` names implausible parts of the reply that evalq ignored. ``cut`` counts secrets that it removed.
+
+class _Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of answers and failures. Token counts are None if the target does not report them (`Tokens`).
+
+    ``cost`` is what the target itself says that the call cost, in its price's currency. ``note`` names implausible
+    parts of the reply that evalq ignored. ``cut`` counts secrets that it removed.
     """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost: float | None = None
+    first_token_seconds: float | None = None
+    served: Served = NOT_SERVED
     finish_reason: str | None = None
     limits: RateLimits = RateLimits()
     note: str = ""
@@ -95,16 +110,31 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
 
+    @property
+    def usage(self) -> Tokens:
+        """All token counts."""
+        return Tokens(
+            self.prompt_tokens, self.cached_tokens, self.cache_write_tokens, self.cache_write_1h_tokens,
+            self.completion_tokens, self.reasoning_tokens,
+        )  # fmt: skip
 
-class Answer(_Reply, frozen=True, kw_only=True):
+
+class Answered(_Reply, frozen=True, kw_only=True):
     """An answer: its ``text``, and its ``output``, the JSON in it (None for a target whose answers are text).
 
-    ``latency_seconds`` is the time from sending the request to the reply's last byte.
+    ``latency_seconds`` is the time from sending the request to the reply's last byte. ``envelope`` is what the agent
+    said and did beside its text, if the target says so.
     """
 
     text: str
     output: Any = None
     latency_seconds: float
+    envelope: Envelope | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether it says and does nothing: no text but blanks, and no call of a tool."""
+        return not (self.text.strip() or (self.envelope is not None and self.envelope.tool_calls))
 
 
 class Failure(_Reply, frozen=True, kw_only=True):
@@ -122,6 +152,33 @@ class Failure(_Reply, frozen=True, kw_only=True):
     down: bool = False
     connected: bool = True
     latency_seconds: float = 0.0
+
+
+def counts_of(tokens: Tokens) -> dict[str, int | None]:
+    """The fields of an answer or a failure that hold ``tokens``."""
+    return {
+        "prompt_tokens": tokens.input,
+        "completion_tokens": tokens.output,
+        "cached_tokens": tokens.cached_input,
+        "cache_write_tokens": tokens.cache_write,
+        "cache_write_1h_tokens": tokens.cache_write_1h,
+        "reasoning_tokens": tokens.reasoning,
+    }
+
+
+def answered(envelope: Envelope, seconds: float, **more: Any) -> Answered:
+    """The answer in an envelope, whose call took ``seconds``; the agent's own time counts if it is shorter."""
+    own = envelope.seconds
+    fields: dict[str, Any] = {
+        **counts_of(envelope.usage),
+        "cost": envelope.cost,
+        "first_token_seconds": envelope.first_token_seconds,
+        "served": envelope.served or NOT_SERVED,
+        "finish_reason": envelope.finish,
+        **more,
+    }
+    took = seconds if own is None else min(own, seconds)
+    return Answered(text=envelope.text, latency_seconds=took, envelope=envelope, **fields)
 
 
 class CallFailed(Exception):

@@ -15,13 +15,14 @@ from urllib.parse import quote
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.answers import clean
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.views.markdown import plural
 from evalq.workers.processes.environment import inherited, is_secret
-from evalq.workers.targets.answers import Answer, Call, Failure, off_loop
+from evalq.workers.targets.answers import Answered, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
-R = TypeVar("R", Answer, Failure)
+R = TypeVar("R", Answered, Failure)
 
 _unpaired = re.compile("[\ud800-\udfff]")
 _percent = re.compile("%[0-9A-F]{2}")
@@ -62,7 +63,7 @@ class Caller:
     ) -> None:
         await self._client.close()
 
-    async def call(self, call: Call) -> Answer | Failure:
+    async def call(self, call: Call) -> Answered | Failure:
         """Make one call, once; return an answer that keeps the contract, or a failure. Never raises for a call."""
         target, began = self.named.target, time.monotonic()
         try:
@@ -81,23 +82,36 @@ class Caller:
             reason = f"the call failed: {type(error).__name__}: {error}"
             result = Failure(kind="server", reason=reason, latency_seconds=time.monotonic() - began)
         # An answer that says nothing would pass every check that only forbids something.
-        text = target.output == "text" or (target.output is None and call.takes_text and result.text.strip())
+        says = isinstance(result, Answered) and not result.silent
+        text = target.output == "text" or (target.output in (None, "envelope") and call.takes_text and says)
         return await off_loop(len(result.text), self._checked, result, not text)
 
-    def _checked(self, result: Answer | Failure, needs_json: bool) -> Answer | Failure:
+    def _checked(self, result: Answered | Failure, needs_json: bool) -> Answered | Failure:
         """The result, made writable, held to its contract, and without secrets."""
         result = _writable(result)
-        if isinstance(result, Answer) and needs_json:
-            result = _contracted(result)
+        if isinstance(result, Answered) and needs_json:
+            result = _calls_only(result) or _contracted(result)
         return self._scrubbed(result)
 
-    def _scrubbed(self, result: Answer | Failure) -> Answer | Failure:
+    def _scrubbed(self, result: Answered | Failure) -> Answered | Failure:
         """The result without the target's secrets, which a server may send back; cuts are counted and noted."""
         text, cut = self._scrub(result.text)
         if isinstance(result, Failure):
             reason, more = self._scrub(result.reason)
             text, reason = self._scrub_end(text), self._scrub_end(reason)
             return msgspec.structs.replace(_cut(result, cut + more), text=text, reason=reason)
+        if result.envelope is not None:
+            counted = [0]
+
+            def scrub(part: str) -> str:
+                part, found = self._scrub(part)
+                counted[0] += found
+                return part
+
+            envelope = clean(result.envelope, scrub)
+            # A secret may stand in what the agent did and not in what it says. In the output it stands twice.
+            cut = max(cut, counted[0])
+            result = msgspec.structs.replace(result, envelope=envelope) if cut else result
         if not cut:
             return result
         # Decode again from the scrubbed text: the earlier output still holds the secret.
@@ -154,14 +168,14 @@ async def attempt(
     call: Call,
     wanted: Callable[[], Awaitable[bool]] | None = None,
     slots: asyncio.Semaphore | None = None,
-) -> Answer | Failure | None:
+) -> Answered | Failure | None:
     """Wait until the fleet's pace allows a call, and for one of the ``slots``; then make one call.
 
     Ask ``wanted`` last. If the call is not wanted any more, make none and return None. Raises BrokerUnreachable if the
     server that paces is lost.
     """
     grant = await pacer.acquire()
-    result: Answer | Failure | None = None
+    result: Answered | Failure | None = None
     try:
         # Take a slot after the pace: a slot that waits for a slow target would be lost to all other targets.
         async with slots or contextlib.nullcontext():
@@ -189,7 +203,7 @@ class Tries:
         self._target = target
         self._before: dict[str, int] = {}
 
-    def wait(self, result: Answer | Failure) -> float | None:
+    def wait(self, result: Answered | Failure) -> float | None:
         """Seconds until the next try; None if ``result`` is final."""
         if not isinstance(result, Failure):
             return None
@@ -201,12 +215,12 @@ class Tries:
         return _wait(rule, before, retry_after)
 
 
-async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answer | Failure]:
+async def call_paced(caller: Caller, pacer: Pacer, call: Call) -> list[Answered | Failure]:
     """Make a call at the fleet's pace, and retry it by the target's policy. Return every attempt; the last one counts.
 
     Raises BrokerUnreachable if the server that paces is lost.
     """
-    attempts: list[Answer | Failure] = []
+    attempts: list[Answered | Failure] = []
     tries = Tries(caller.named.target)
     while True:
         result = await attempt(caller, pacer, call)
@@ -224,15 +238,28 @@ def _wait(rule: RetryRule, before: int, retry_after: float | None) -> float:
     return wait * (1 + random.random() / 10)  # noqa: S311 - no secret
 
 
-def _writable(result: Answer | Failure) -> Answer | Failure:
+def _writable(result: Answered | Failure) -> Answered | Failure:
     """Replace lone surrogates: UTF-8 has none, so evalq could not write the record."""
     text = _unpaired.sub("\ufffd", result.text)
     if isinstance(result, Failure):
         return msgspec.structs.replace(result, text=text, reason=_unpaired.sub("\ufffd", result.reason))
-    return msgspec.structs.replace(result, text=text)
+    envelope = result.envelope and clean(result.envelope, lambda part: _unpaired.sub("\ufffd", part))
+    return msgspec.structs.replace(result, text=text, envelope=envelope)
 
 
-def _contracted(answer: Answer) -> Answer | Failure:
+def _calls_only(answer: Answered) -> Failure | None:
+    """The failure of an answer that calls tools and says nothing, where JSON is wanted."""
+    calls = answer.envelope.tool_calls if answer.envelope is not None else None
+    if answer.text.strip() or not calls:
+        return None
+    names = ", ".join(dict.fromkeys(str(call["name"]) for call in calls[:20]))
+    shared: dict[str, Any] = {name: getattr(answer, name) for name in _SHARED}
+    return Failure(
+        kind="bad_output", reason=f"calls of tools ({names[:200]}) and no text, where JSON is wanted", **shared
+    )
+
+
+def _contracted(answer: Answered) -> Answered | Failure:
     try:
         return msgspec.structs.replace(answer, output=extract(answer.text))
     except NoJson as error:
@@ -241,7 +268,12 @@ def _contracted(answer: Answer) -> Answer | Failure:
         return Failure(kind="bad_output", reason=f"{error}{cut}", **shared)
 
 
-_SHARED = ("text", "latency_seconds", "prompt_tokens", "completion_tokens", "finish_reason", "limits", "note", "cut")
+_SHARED = (
+    *("text", "latency_seconds", "prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens"),
+    *("cache_write_1h_tokens", "reasoning_tokens", "cost", "first_token_seconds", "served", "finish_reason"),
+    *("limits", "note", "cut"),
+)
+"""What an answer and a failure both have."""
 
 
 def _secrets(named: NamedTarget, key: str | None, environment: Mapping[str, str]) -> list[str]:

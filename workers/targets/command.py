@@ -8,13 +8,15 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from pydantic import Field
 
+from evalq.evalcore.records.answers import BadAnswer, read_envelope
+from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.processes.system import require_forks, signal_name
-from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.answers import Answered, Call, Failure, answered
 from evalq.workers.targets.group import MARK, Group
 from evalq.workers.targets.target import Client, Name, ParameterTarget
 
@@ -23,6 +25,8 @@ _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 class CommandTarget(ParameterTarget):
     """A program: {prompt, agent, case, repeat}, and messages of a chat, as JSON on its stdin; the answer on stdout."""
+
+    takes_envelopes: ClassVar[bool] = True
 
     kind: Literal["command"]
     argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
@@ -83,7 +87,7 @@ class CommandClient:
         os.close(self._alive)
         os.close(self._guarded)
 
-    async def call(self, call: Call) -> Answer | Failure:
+    async def call(self, call: Call) -> Answered | Failure:
         """Run the program; cancelled (as a call that takes too long is), all that it started is killed."""
         began = time.monotonic()
         limited = (str(self._guarded), str(self._target.max_megabytes << 10), *self._target.argv)
@@ -119,7 +123,12 @@ class CommandClient:
             return Failure(
                 kind="server", reason=reason, text=text, latency_seconds=seconds, down=missing, connected=not missing
             )
-        return Answer(text=text, latency_seconds=seconds)
+        if self._target.output != "envelope":
+            return Answered(text=text, latency_seconds=seconds)
+        try:
+            return answered(read_envelope(extract(text)), seconds)
+        except (BadAnswer, NoJson) as error:
+            return Failure(kind="bad_output", reason=f"not an envelope: {error}", text=text, latency_seconds=seconds)
 
 
 async def _free_pipes(group: Group) -> None:

@@ -6,15 +6,18 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from evalq.evalcore.model.calls import Served
+from evalq.evalcore.records.answers import BadAnswer, read_envelope
 from evalq.evalcore.records.json_values import NothingThere, find_at, parse_path
-from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind, begin_of
+from evalq.evalcore.records.usage import token_parts
+from evalq.workers.targets.answers import Answered, Call, Failure, FailureKind, answered, begin_of
 from evalq.workers.targets.target import Client, ParameterTarget
 
 if TYPE_CHECKING:
@@ -128,6 +131,8 @@ def secrets_of(url: str, headers: Mapping[str, str]) -> Iterator[str]:
 class HttpTarget(ParameterTarget):
     """Any HTTP endpoint: a JSON template in, a JSON path out."""
 
+    takes_envelopes: ClassVar[bool] = True
+
     kind: Literal["http"]
     url: Url = Field(description="Where calls are posted")
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
@@ -213,7 +218,7 @@ class HttpClient(PostingClient):
         self._target = target
         self._answer = parse_path(target.answer)
 
-    async def call(self, call: Call) -> Answer | Failure:
+    async def call(self, call: Call) -> Answered | Failure:
         """Post the filled template; the answer is the value at the target's ``answer`` path."""
         reply = await self._web.post(fill(self._target.body, {**self._target.parameters, **call.fillings()}))
         if isinstance(reply, Failure):
@@ -224,7 +229,12 @@ class HttpClient(PostingClient):
             what = f"{error}; set the target's `answer` to the answer's path; the reply begins: {begin_of(reply.text)}"
             return bad_reply(reply, what, reply.text)
         prompt, completion = self._target.prompt_tokens, self._target.completion_tokens
-        return Answer(
+        if self._target.output == "envelope":
+            try:
+                return answered(read_envelope(found), reply.seconds, limits=reply.limits)
+            except BadAnswer as error:
+                return bad_reply(reply, f"not an envelope: {self._target.answer or 'the reply'}: {error}", reply.text)
+        return Answered(
             text=found if isinstance(found, str) else msgspec.json.encode(found).decode(),
             latency_seconds=reply.seconds,
             finish_reason=text_or_none(_optional(reply, self._target.finish_reason)),
@@ -249,12 +259,15 @@ def value_at(value: Any, steps: tuple[str | int, ...]) -> Any:
         return None
 
 
-def token_counts(reply: Reply, prompt: Any, completion: Any) -> dict[str, Any]:
+def token_counts(reply: Reply, prompt: Any, completion: Any, **parts: Any) -> dict[str, Any]:
     """The reply's token counts; a count that is impossible for a call of this size is None, and the note says so.
 
     A token has at least one byte. Costs and pacing depend on these numbers, so evalq does not trust the server blindly.
+    ``parts`` are further fields of `Answered`: tokens of a cache, of reasoning.
     """
     sized = {"prompt_tokens": (prompt, reply.asked_bytes), "completion_tokens": (completion, reply.reply_bytes)}
+    sizes = {"reasoning_tokens": reply.reply_bytes}
+    sized |= {name: (value, sizes.get(name, reply.asked_bytes)) for name, value in parts.items()}
     # Compare the exact type: isinstance would accept True as an int.
     usable = {name: type(value) is int and 0 <= value <= size + _HIDDEN_TOKENS for name, (value, size) in sized.items()}
     notes = [
@@ -263,7 +276,36 @@ def token_counts(reply: Reply, prompt: Any, completion: Any) -> dict[str, Any]:
         if value is not None and not usable[name]
     ]
     counts = {name: value if usable[name] else None for name, (value, _) in sized.items()}
+    for whole, names in (("prompt_tokens", _OF_PROMPT), ("completion_tokens", ("reasoning_tokens",))):
+        known = {name: count for name in names if (count := counts.get(name))}
+        total = counts[whole]
+        if known and total is not None and sum(known.values()) > total:
+            notes.append(f"{', '.join(known)} of the reply ignored: {sum(known.values())} of {total} {whole}")
+            counts |= dict.fromkeys(known, None)
     return {**counts, "note": "; ".join(notes)}
+
+
+def usage_counts(reply: Reply, usage: Any) -> dict[str, Any]:
+    """The token counts in the usage that a provider's reply states, in any of their forms."""
+    parts = token_parts(usage) if isinstance(usage, Mapping) else {}
+    fields = {
+        "cached_tokens": parts.get("cached_input"),
+        "cache_write_tokens": parts.get("cache_write"),
+        "cache_write_1h_tokens": parts.get("cache_write_1h"),
+        "reasoning_tokens": parts.get("reasoning"),
+    }
+    return token_counts(reply, parts.get("input"), parts.get("output"), **fields)
+
+
+_OF_PROMPT = ("cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
+_LONGEST_NAME = 200
+
+
+def served_by(value: Any, model: str, fingerprint: str = "", provider: str = "") -> dict[str, Any]:
+    """The field of the model that answered, from the keys of the reply that name it; none if it names none."""
+    found = [text_or_none(value_at(value, (key,))) if key else None for key in (model, fingerprint, provider)]
+    served = Served(*((text or "")[:_LONGEST_NAME] for text in found))
+    return {"served": served} if served else {}
 
 
 def _shown(value: Any) -> str:

@@ -16,9 +16,10 @@ from pydantic import Field
 from evalq.evalcore.contract.params import MAX_FILE_CHARACTERS
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import pack_vector
+from evalq.evalcore.records.answers import BadAnswer, Envelope, read_envelope, text_of
 from evalq.evalcore.records.json_values import NothingThere, find_at
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.workers.targets.answers import Answer, Call, Failure, begin_of
+from evalq.workers.targets.answers import Answered, Call, Failure, begin_of
 from evalq.workers.targets.http import (
     BaseUrl,
     Headers,
@@ -26,9 +27,11 @@ from evalq.workers.targets.http import (
     bad_reply,
     fill,
     secrets_of,
+    served_by,
     shown,
     text_or_none,
     token_counts,
+    usage_counts,
     value_at,
 )
 from evalq.workers.targets.target import Client, RequestTarget, files_of, resolved, usable_name
@@ -97,7 +100,7 @@ class OpenAiClient(PostingClient):
             with contextlib.suppress(ConfigError):  # a call of that agent reports it
                 self._texts[resolved(path)] = _file(self._folder, str(path))
 
-    async def call(self, call: Call) -> Answer | Failure:
+    async def call(self, call: Call) -> Answered | Failure:
         """One completion, its first choice."""
         try:
             system = self._system(call.agent if "{agent}" in (self._target.system_prompt or "") else "")
@@ -107,7 +110,7 @@ class OpenAiClient(PostingClient):
         reply = await self._web.post({**self._fixed, "messages": [*messages, *call.chat]})
         return reply if isinstance(reply, Failure) else self._read(reply)
 
-    def _read(self, reply: Reply) -> Answer | Failure:
+    def _read(self, reply: Reply) -> Answered | Failure:
         try:
             choice = find_at(reply.value, ("choices", 0))
             message = find_at(choice, ("message",))
@@ -115,27 +118,34 @@ class OpenAiClient(PostingClient):
             # Some other service's JSON: nothing that the model wrote.
             what = f"not a chat completion: {error}; check base_url; the reply begins: {begin_of(reply.text)}"
             return bad_reply(reply, what, reply.text, kind="server")
-        prompt, completion = (value_at(reply.value, ("usage", f"{part}_tokens")) for part in ("prompt", "completion"))
         reason, refusal = (
             text_or_none(value_at(choice, ("finish_reason",))),
             text_or_none(value_at(message, ("refusal",))),
         )
         content = value_at(message, ("content",))
+        said = text_of(content) if isinstance(content, str | list) else None
         fault: dict[str, Any] = {}
+        envelope = None
         # Before the content is asked for, which a refusal may lack.
         if refusal or reason == "content_filter":
             fault = {"kind": "refused", "reason": f"the model refuses: {(refusal or 'content filter')[:200]}"}
-        elif not isinstance(content, str):
-            fault = {"kind": "bad_output", "reason": "the completion has no text in message.content"}
+        else:
+            try:
+                envelope = _envelope(message, said, reason)
+            except BadAnswer as error:
+                fault = {"kind": "bad_output", "reason": f"choices[0].message.{error}"}
+            if envelope is None and said is None and not fault:
+                fault = {"kind": "bad_output", "reason": "the completion has no text in message.content"}
         shared: dict[str, Any] = {
             "latency_seconds": reply.seconds,
             "finish_reason": reason,
             "limits": reply.limits,
-            **token_counts(reply, prompt, completion),
+            **usage_counts(reply, value_at(reply.value, ("usage",))),
+            **served_by(reply.value, "model", "system_fingerprint", "provider"),
         }
         if fault:
-            return Failure(text=content if isinstance(content, str) else reply.text, **fault, **shared)
-        return Answer(text=str(content), **shared)
+            return Failure(text=said if said is not None else reply.text, **fault, **shared)
+        return Answered(text=said or "", envelope=envelope, **shared)
 
     def _response_format(self) -> dict[str, Any]:
         if self._target.json_schema:
@@ -157,6 +167,16 @@ class OpenAiClient(PostingClient):
         file = name.replace("{agent}", agent)
         known = self._texts.get(resolved(self._folder / file))
         return _file(self._folder, file) if known is None else known
+
+
+def _envelope(message: Any, said: str | None, reason: str | None) -> Envelope | None:
+    """What a message does beside its text; None for a text alone. Raises BadAnswer."""
+    calls = value_at(message, ("tool_calls",)) or ()
+    called = value_at(message, ("function_call",))  # before there were tools
+    listed = [*calls, called] if called and isinstance(calls, list | tuple) else calls
+    if not listed:
+        return None
+    return read_envelope({"output": said or None, "tool_calls": listed, "finish": reason})
 
 
 def _file(folder: Path, name: str) -> str:
@@ -199,7 +219,7 @@ class EmbeddingsClient(PostingClient):
         super().__init__(target.base_url.rstrip("/") + "/embeddings", target.headers, key, target.max_bytes)
         self._fixed = {"model": target.model, "encoding_format": "float", **target.options}
 
-    async def call(self, call: Call) -> Answer | Failure:
+    async def call(self, call: Call) -> Answered | Failure:
         """The vector of the prompt: of floats as JSON, or as base64 of those of 32 bits."""
         reply = await self._web.post({**self._fixed, "input": call.prompt})
         if isinstance(reply, Failure):
@@ -208,7 +228,7 @@ class EmbeddingsClient(PostingClient):
             vector = pack_vector(_floats(find_at(reply.value, ("data", 0, "embedding"))))
         except (NothingThere, ValueError) as error:
             return bad_reply(reply, f"not an embedding: {error}", reply.text[:_SHOWN])
-        return Answer(
+        return Answered(
             text=msgspec.json.encode({"vector": vector}).decode(),
             latency_seconds=reply.seconds,
             limits=reply.limits,

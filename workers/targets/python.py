@@ -20,16 +20,20 @@ import msgspec
 from pydantic import Field
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.answers import BadAnswer, read_envelope
 from evalq.evalcore.views.markdown import plural
 from evalq.workers.processes.function_host import CallReply, CallRequest
 from evalq.workers.processes.system import child, require_forks, signal_name
-from evalq.workers.targets.answers import Answer, Call, Failure
+from evalq.workers.targets.answers import Answered, Call, Failure, answered
 from evalq.workers.targets.group import Group
 from evalq.workers.targets.target import Client, ParameterTarget
 
 
 class PythonTarget(ParameterTarget):
-    """A function, sync or async, of the text of the prompt, or of one dict; it returns text or data."""
+    """A function, sync or async, of the text of the prompt, or of one dict.
+
+    It returns text, data, or an `evalq.Answer`; or it yields the messages of the conversation as it goes.
+    """
 
     times_itself: ClassVar[bool] = True
     """Its latency does not include the start of the process."""
@@ -260,7 +264,7 @@ class PythonClient:
             process.kill()
         await asyncio.gather(*(process.close() for process in self._all))
 
-    async def call(self, call: Call) -> Answer | Failure:
+    async def call(self, call: Call) -> Answered | Failure:
         """The function's result: text unchanged, anything else as JSON. Raises TimeoutError."""
         try:
             if call not in self._suspects:
@@ -282,7 +286,7 @@ class PythonClient:
             self._suspects.pop(call, None)
         return result
 
-    async def _among_others(self, call: Call) -> Answer | Failure:
+    async def _among_others(self, call: Call) -> Answered | Failure:
         while True:
             process = await self._common()
             async with process.room:
@@ -290,7 +294,7 @@ class PythonClient:
                 if process.takes():
                     return await self._asked(process, call)
 
-    async def _asked(self, process: _FunctionProcess, call: Call) -> Answer | Failure:
+    async def _asked(self, process: _FunctionProcess, call: Call) -> Answered | Failure:
         began = time.monotonic()
         try:
             reply = await process.ask(call, self._target.parameters, self._target.timeout_seconds)
@@ -305,7 +309,13 @@ class PythonClient:
             return Failure(kind="crashed", reason=reason, latency_seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
         if reply.text is not None:
-            return Answer(text=reply.text, latency_seconds=seconds)
+            return Answered(text=reply.text, latency_seconds=seconds)
+        if reply.answer is not None:
+            try:
+                return answered(read_envelope(reply.answer), seconds)
+            except BadAnswer as error:
+                why = f"the function gives an evalq.Answer that is not valid: {error}"
+                return Failure(kind="bad_output", reason=why, latency_seconds=seconds)
         try:
             failure = msgspec.convert({**(reply.failure or {}), "latency_seconds": seconds}, Failure)
         except msgspec.ValidationError as error:

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.workers.targets.answers import Answer, Call, Failure, FailureKind
+from evalq.workers.targets.answers import Answered, Call, Failure, FailureKind
 from evalq.workers.targets.price import Price
 from evalq.workers.targets.variable import Choices, choices_of, labels
 
@@ -31,7 +31,7 @@ class Client(Protocol):
     async def open(self) -> None:
         """Prepare for calls. Raises ConfigError if that is impossible, OSError if it fails now."""
 
-    async def call(self, call: Call) -> Answer | Failure:
+    async def call(self, call: Call) -> Answered | Failure:
         """Make one call, without retries."""
 
     async def close(self) -> None:
@@ -62,13 +62,16 @@ DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
 class Target(Params):
     """The keys that all kinds share. `evalq.workers.targets.config` lists the kinds, each a module beside this one."""
 
+    takes_envelopes: ClassVar[bool] = False
+    """Whether ``output: envelope`` says what its answers are."""
     times_itself: ClassVar[bool] = False
     """Whether the client itself applies ``timeout_seconds``."""
 
-    output: Literal["json", "text"] | None = Field(
+    output: Literal["json", "text", "envelope"] | None = Field(
         default=None,
-        description="What an answer must be: JSON (by itself or fenced in text), or any text. By default, what the "
-        "evaluator takes: checks takes text and finds JSON in it, vs and judges need JSON",
+        description="What an answer must be: JSON (by itself or fenced in text), any text, or (http, command) an "
+        "envelope: {output, messages, tool_calls, usage, cost, served, ...}. By default, what the evaluator takes: "
+        "checks takes text and finds JSON in it, vs and judges need JSON",
     )
     timeout_seconds: float = Field(default=120.0, gt=0, le=3600, description="Longest time of a call")
     max_concurrency: int = Field(default=0, ge=0, le=100_000, description="Most calls at once, fleet-wide; 0: no limit")
@@ -95,6 +98,16 @@ class Target(Params):
             except (ValueError, TypeError) as error:
                 raise PydanticCustomError("choices", "{name}: {why}", {"name": name, "why": str(error)}) from None
         return value
+
+    @model_validator(mode="after")
+    def _envelope_fits(self) -> Target:
+        if self.output == "envelope" and not self.takes_envelopes:
+            raise PydanticCustomError(
+                "envelope",
+                "output: envelope is for the kinds command and http; a function returns an evalq.Answer, and of a "
+                "provider's reply all is read that it has",
+            )
+        return self
 
     @property
     def choices(self) -> dict[str, Choices]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from evalq.evalcore.model.calls import Attempt
 from evalq.evalcore.naming import found, kind_of, shorten
+from evalq.evalcore.records.answers import BadAnswer, calls_of, last_text, read_messages, read_tokens
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.records.prompts import reply_of, whole_reply
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
@@ -29,6 +30,7 @@ __all__ = [
     "Vote",
     "first_votes",
     "lacks_output",
+    "output_of",
     "plain",
     "text_digest",
     "usage_of",
@@ -160,12 +162,13 @@ class Unfit(ValueError):
 
 
 class Usage(NamedTuple):
-    """The seconds, cost and tokens of an output, as far as its record has them."""
+    """The seconds, cost and tokens of an output, as far as its record has them; tokens of a cache count as prompt."""
 
     latency: float | None = None
     cost: float | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    first_token: float | None = None
 
     @property
     def tokens(self) -> int | None:
@@ -198,7 +201,7 @@ class Answer:
 
     __slots__ = (
         *("_data", "_encoded", "_folded", "_json", "_plain", "_text", "_tool_calls"),
-        *("judgements", "output", "usage"),
+        *("_record", "judgements", "output", "usage"),
     )
 
     def __init__(
@@ -208,8 +211,10 @@ class Answer:
         usage: Usage | None = None,
         tool_calls: Any = None,
         judgements: Sequence[Vote] = (),
+        record: Mapping[str, Any] | None = None,
     ) -> None:
         self.output = output
+        self._record = record or {}
         self.judgements = judgements
         self.usage = usage or _NOTHING
         self._text = text
@@ -283,11 +288,16 @@ class Answer:
     def part(self, value: Any) -> Answer:
         """A part of the answer, as an answer."""
         # Tool calls and judgements are about the whole, so parts share them.
-        return Answer(value, None, self.usage, self._tool_calls, self.judgements)
+        return Answer(value, None, self.usage, self._tool_calls, self.judgements, self._record)
 
     @property
     def tool_calls(self) -> list[ToolCall]:
         """The tool calls, in order. Raises Uncomputable if the record has no list of them."""
+        if self._tool_calls is None and (messages := self.messages):
+            try:
+                return calls_of(messages)
+            except NoCall as error:
+                raise Uncomputable(f"messages: {error}") from None
         try:
             calls = calls_in(self._shown_json() if self._tool_calls is None else {"tool_calls": self._tool_calls})
         except NoCall as error:
@@ -295,6 +305,28 @@ class Answer:
         if calls is None:
             raise Uncomputable("the record says nothing of tool calls: its line, or its output, needs tool_calls")
         return calls
+
+    @property
+    def messages(self) -> tuple[dict[str, Any], ...]:
+        """The conversation; empty if the record has none. Raises Uncomputable for one that cannot be read."""
+        try:
+            return read_messages(self._record.get("messages"))
+        except BadAnswer as error:
+            raise Uncomputable(str(error)) from None
+
+    @property
+    def finish(self) -> str | None:
+        """Why the answer ended; None if the record does not say it."""
+        finish = self._record.get("finish")
+        return finish if isinstance(finish, str) else None
+
+    @property
+    def turns(self) -> int | None:
+        """How many turns the answer took: as recorded, or else the messages of the assistant; None if unknown."""
+        turns = self._record.get("turns")
+        if type(turns) is int and turns >= 0:
+            return turns
+        return sum(each["role"] == "assistant" for each in self.messages) or None
 
 
 # Reading the output and the usage from a line.
@@ -313,7 +345,20 @@ def _has_error(value: Any) -> bool:
 
 def lacks_output(record: dict[str, Any]) -> bool:
     """Whether the line has no output, or an error."""
-    return _has_error(record.get("error")) or "output" not in record
+    return _has_error(record.get("error")) or ("output" not in record and not record.get("messages"))
+
+
+def output_of(record: dict[str, Any]) -> Any:
+    """The output of a line that has one: as it is recorded, or else the last text of its messages.
+
+    Raises InvalidField.
+    """
+    if "output" in record:
+        return record["output"]
+    try:
+        return last_text(read_messages(record["messages"]))
+    except BadAnswer as error:
+        raise InvalidField(str(error)) from None
 
 
 def why_no_output(record: dict[str, Any]) -> str:
@@ -326,7 +371,7 @@ def why_no_output(record: dict[str, Any]) -> str:
     return f"error: {kind_of(error)} where a string is wanted"
 
 
-_USAGE_KEYS = frozenset(("cost", "latency_seconds", *_TOKENS, "attempts"))
+_USAGE_KEYS = frozenset(("cost", "latency_seconds", "seconds", "first_token_seconds", "usage", *_TOKENS, "attempts"))
 _UNKNOWN = Usage()
 
 
@@ -334,21 +379,23 @@ def usage_of(record: dict[str, Any]) -> Usage:
     """The usage of the output: by the keys of the line, or else by its attempts. Raises InvalidField."""
     if _USAGE_KEYS.isdisjoint(record):
         return _UNKNOWN  # most recorded outputs
-    cost, latency = (_amount(record, key, "") for key in ("cost", "latency_seconds"))
-    prompt, completion = (_count(record, key, "") for key in _TOKENS)
+    cost, latency, first = (_amount(record, key, "") for key in ("cost", "latency_seconds", "first_token_seconds"))
+    latency = _amount(record, "seconds", "") if latency is None else latency
+    prompt, completion = _tokens_of(record)
     attempts = record.get("attempts")
     if not attempts:
-        return Usage(latency, cost, prompt, completion)
+        return Usage(latency, cost, prompt, completion, first)
     if not isinstance(attempts, list):
         raise InvalidField(f"attempts: {kind_of(attempts)} where a list is wanted")
     costs, prompts, completions = [], [], []
-    latest_latency: float | None = None
+    latest_latency = latest_first = None
     for index, attempt in enumerate(attempts):
         where = f"attempts[{index}]"
         if not isinstance(attempt, dict):
             raise InvalidField(f"{where}: {kind_of(attempt)} where an object is wanted")
         # The latency of the last attempt: those before it gave no output.
         latest_latency = _amount(attempt, "latency_seconds", f"{where}.")
+        latest_first = _amount(attempt, "first_token_seconds", f"{where}.")
         # The cost of all attempts: failed ones are paid, too.
         costs.append(_amount(attempt, "cost", f"{where}."))
         prompts.append(_count(attempt, "prompt_tokens", f"{where}."))
@@ -358,7 +405,20 @@ def usage_of(record: dict[str, Any]) -> Usage:
         cost if cost is not None else _sum(costs),
         prompt if prompt is not None else _sum(prompts),
         completion if completion is not None else _sum(completions),
+        first if first is not None else latest_first,
     )
+
+
+def _tokens_of(record: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Prompt and completion tokens of a line: in ``usage``, or under their older names. Raises InvalidField."""
+    if "usage" not in record:
+        prompt, completion = (_count(record, key, "") for key in _TOKENS)
+        return prompt, completion
+    try:
+        tokens = read_tokens(record)
+    except BadAnswer as error:
+        raise InvalidField(str(error)) from None
+    return tokens.input, tokens.output
 
 
 def _sum(values: list[Any]) -> Any:

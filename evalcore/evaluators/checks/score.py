@@ -18,6 +18,7 @@ from evalq.evalcore.evaluators.checks.answer import (
     Usage,
     Vote,
     lacks_output,
+    output_of,
     usage_of,
     votes_of,
     why_no_output,
@@ -263,6 +264,7 @@ _KEYS = frozenset(
         "labels",
         *("stop", "stop.rule", "stop.of"),
         *("latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
+        *("messages", "usage", "served", "seconds", "first_token_seconds", "turns", "finish"),
     )
 )
 _IN_JUDGEMENT = re.compile(r"judgements\[(\d+)\]")
@@ -453,7 +455,7 @@ def _answer_of(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) ->
     text = record.get("text")
     if text is not None and not isinstance(text, str):
         raise InvalidField(f"text: {kind_of(text)} where a string is wanted")
-    return Answer(record["output"], text, usage, record.get("tool_calls"), votes)
+    return Answer(output_of(record), text, usage, record.get("tool_calls"), votes, record)
 
 
 @lru_cache(maxsize=16)

@@ -37,7 +37,7 @@ FORMS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("form", FORMS, ids=json.dumps)
 def test_every_form_has_its_arguments(form: dict[str, Any]) -> None:
     """By its own name, as text or as an object; checks hold `exact` against them, and imports keep them."""
-    assert read_call(form) == ("go", ARGS, "")
+    assert read_call(form)[:3] == ("go", ARGS, "")
     assert recorded_call(form) == {"name": "go", "arguments": ARGS}
     answer = Answer("done", tool_calls=[form])
     assert _passed({"calls-tool": "go", "exact": True, "arguments": ARGS}, answer) is True
@@ -63,7 +63,7 @@ ANSWERS = [
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: json.dumps(answer)[:60])
 def test_an_answer_has_its_calls_where_its_provider_puts_them(answer: Any) -> None:
     """Chat completions, Messages, Responses, Gemini, Converse, LangChain."""
-    assert calls_in(answer) == [("go", ARGS, "")]
+    assert [call[:3] for call in calls_in(answer) or ()] == [("go", ARGS, "")]
     assert [call.name for call in Answer(answer).tool_calls] == ["go"]
 
 

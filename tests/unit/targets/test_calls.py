@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from tests.agents import functions
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import PATIENCE, clean_environment, wait_until
@@ -36,12 +36,12 @@ def service() -> Iterator[tuple[Agent, str]]:
         yield started
 
 
-def _ask(folder: Path, entry: dict[str, Any], *calls: Call) -> list[Answer | Failure]:
+def _ask(folder: Path, entry: dict[str, Any], *calls: Call) -> list[Answered | Failure]:
     """Results of calls, one after the other."""
     (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
     named = load_targets(folder / "targets.yaml")["t"]
 
-    async def all_of() -> list[Answer | Failure]:
+    async def all_of() -> list[Answered | Failure]:
         async with Caller(named, {"KEY": SECRET, "PATH": os.environ["PATH"], "EVALQ_BROKER": "x"}) as caller:
             return [await caller.call(call) for call in calls]
 
@@ -65,7 +65,7 @@ def test_a_completion(service: tuple[Agent, str], tmp_path: Path) -> None:
     first, missing, escape = _ask(
         tmp_path, entry, Call("hello", "critic"), Call("hello", "nobody"), Call("hello", "../targets")
     )
-    assert isinstance(first, Answer)
+    assert isinstance(first, Answered)
     assert first.output == json.loads(first.text) == {"echo": "hello", "system": "You are critic.", "n": 1}
     assert (first.prompt_tokens, first.completion_tokens, first.tokens, first.finish_reason) == (10, 10, 20, "stop")
     assert 0 < first.latency_seconds < 60
@@ -144,7 +144,7 @@ def test_a_number_of_tokens_that_no_call_has_is_none(service: tuple[Agent, str],
     usage = {"prompt_tokens": 1 << 70, "completion_tokens": 7}
     body = {"choices": [{"message": {"content": "{}"}}], "usage": usage}
     (result,) = _ask(tmp_path, _chat(service[1]), _order(do="raw", body=json.dumps(body)))
-    assert isinstance(result, Answer)
+    assert isinstance(result, Answered)
     assert (result.prompt_tokens, result.completion_tokens) == (None, 7)
 
 
@@ -166,7 +166,7 @@ def test_connections_are_kept(tmp_path: Path) -> None:
     """Calls one after the other use one connection; so many at once, so many."""
     with running_agent() as (agent, url):
         results = _ask(tmp_path, _chat(url), *[Call("again")] * 20)
-        assert all(isinstance(result, Answer) for result in results)
+        assert all(isinstance(result, Answered) for result in results)
         assert agent.connections == 1
         agent.ready = lambda: agent.busiest >= 8
         named = load_targets(tmp_path / "targets.yaml")["t"]
@@ -209,7 +209,7 @@ def test_an_http_endpoint(service: tuple[Agent, str], tmp_path: Path) -> None:
         "prompt_tokens": "usage.prompt_tokens", "completion_tokens": "usage.nothing",
     }  # fmt: skip
     good, bad = _ask(tmp_path, entry, Call("by template", repeat=4), _order(do="raw", body='{"a": 1}'))
-    assert isinstance(good, Answer)
+    assert isinstance(good, Answered)
     assert good.output["echo"] == "by template"
     assert (good.prompt_tokens, good.completion_tokens, good.finish_reason) == (10, None, "stop")
     sent = agent.requests[-2]
@@ -233,7 +233,7 @@ call = json.load(sys.stdin)
 print(json.dumps([call, os.getcwd(), "KEY" in os.environ, "EVALQ_BROKER" in os.environ]))
 """
     (result,) = _ask(tmp_path, _program(tmp_path, text), Call("p", "a", "c", 2))
-    assert isinstance(result, Answer)
+    assert isinstance(result, Answered)
     assert result.output == [{"prompt": "p", "agent": "a", "case": "c", "repeat": 2}, str(tmp_path), True, False]
 
 
@@ -269,7 +269,7 @@ child.wait()
     file = tmp_path / "targets.yaml"
     file.write_text(json.dumps({"targets": {"t": _program(tmp_path, text, timeout_seconds=600)}}))
 
-    async def late() -> Answer | Failure:
+    async def late() -> Answered | Failure:
         loop = asyncio.get_running_loop()
         async with Caller(load_targets(file)["t"], {"KEY": SECRET}) as caller:
             call = asyncio.create_task(caller.call(Call("x")))
@@ -348,7 +348,7 @@ def test_nothing_that_a_program_starts_outlives_its_call(tmp_path: Path, leaves:
     text = leaves.format(there.replace("$$", "\\$\\$") if '"' in leaves else there, began)
     entry = {"kind": "command", "argv": ["/bin/sh", "-c", text], "timeout_seconds": 2 if ends != "echo 1" else 600}
     (result,) = _ask(tmp_path, entry, Call("x"))
-    assert isinstance(result, Answer if ends == "echo 1" else Failure), result
+    assert isinstance(result, Answered if ends == "echo 1" else Failure), result
     left = int((tmp_path / "pid").read_text())
     try:
         wait_until(lambda: not runs(left), "what left the group is killed", 30)
@@ -402,7 +402,7 @@ def test_a_function_gets_the_text_or_the_call_as_it_is_written_for(tmp_path: Pat
     """Most agents take the text; a type decides before a name does."""
     (tmp_path / "agent.py").write_text(written)
     (result,) = _ask(tmp_path, {"kind": "python", "function": "agent:ask", "output": "text"}, Call("p"))
-    assert isinstance(result, Answer), result
+    assert isinstance(result, Answered), result
     assert result.text == "got p"
 
 
@@ -412,7 +412,7 @@ def test_a_python_function(tmp_path: Path) -> None:
     good, broke, limit = _ask(
         tmp_path, {"kind": "python", "function": "agent:sync_agent"}, Call("p"), Call("raise"), Call("limit")
     )
-    assert isinstance(good, Answer)
+    assert isinstance(good, Answered)
     assert good.output == {"got": "p"}
     assert isinstance(broke, Failure)
     assert broke.kind == "server"
@@ -422,7 +422,7 @@ def test_a_python_function(tmp_path: Path) -> None:
     entry = {"kind": "python", "function": "agent:async_agent"}
     (fenced,) = _ask(tmp_path, entry, Call("p", repeat=7))
     (slow,) = _ask(tmp_path, {**entry, "timeout_seconds": 0.2}, Call("hang"))
-    assert isinstance(fenced, Answer)
+    assert isinstance(fenced, Answered)
     assert fenced.output == [7]
     assert isinstance(slow, Failure)
     assert slow.kind == "timeout"

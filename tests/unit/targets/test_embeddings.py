@@ -14,7 +14,7 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import pack_vector
-from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from tests.agents.server import Agent, letters, running_agent
 
 
@@ -25,12 +25,12 @@ def service() -> Iterator[tuple[Agent, str]]:
         yield started
 
 
-def ask(folder: Path, entry: dict[str, Any], text: str) -> Answer | Failure:
+def ask(folder: Path, entry: dict[str, Any], text: str) -> Answered | Failure:
     """The result of one call."""
     (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": {"kind": "embeddings", "model": "m", **entry}}}))
     named = load_targets(folder / "targets.yaml")["t"]
 
-    async def call() -> Answer | Failure:
+    async def call() -> Answered | Failure:
         async with Caller(named, {"KEY": "sk-secret"}) as caller:
             return await caller.call(Call(text))
 
@@ -41,7 +41,7 @@ def test_a_vector_is_asked_for_and_packed(service: tuple[Agent, str], tmp_path: 
     """Model, text, key and options go out; a byte a dimension and the tokens come back."""
     agent, url = service
     found = ask(tmp_path, {"base_url": url, "api_key_env": "KEY", "options": {"dimensions": 26}}, "hello world")
-    assert isinstance(found, Answer)
+    assert isinstance(found, Answered)
     assert found.output == {"vector": base64.b64encode(pack_vector(letters("hello world"))).decode()}
     assert (found.prompt_tokens, found.completion_tokens) == (11, None)
     request = agent.requests[-1]
@@ -55,7 +55,7 @@ def test_base64_of_floats_is_the_same_vector(service: tuple[Agent, str], tmp_pat
     body = {"data": [{"embedding": base64.b64encode(struct.pack("<3f", 0.5, -1.0, 0.25)).decode()}]}
     order = json.dumps({"do": "raw", "body": json.dumps(body)})
     found = ask(tmp_path, {"base_url": service[1]}, order)
-    assert isinstance(found, Answer)
+    assert isinstance(found, Answered)
     assert base64.b64decode(found.output["vector"]) == pack_vector([0.5, -1.0, 0.25])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.targets import Answer, Call, Caller, Failure, Tries, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, Tries, load_targets
 from evalq.workers.targets.python import PythonClient, PythonTarget
 from tests.agents import functions
 from tests.integration.harness import PATIENCE, clean_environment, wait_until
@@ -31,7 +31,7 @@ def _named(folder: Path, function: str, **more: Any) -> Path:
     return path
 
 
-async def _tried(caller: Caller, call: Call) -> list[Answer | Failure]:
+async def _tried(caller: Caller, call: Call) -> list[Answered | Failure]:
     """Every attempt, by the target's policy."""
     tries, attempts = Tries(caller.named.target), []
     while True:
@@ -49,7 +49,7 @@ async def _tried(caller: Caller, call: Call) -> list[Answer | Failure]:
 def test_a_call_that_kills_its_process_is_found_and_fails_alone(tmp_path: Path, how: str, said: str) -> None:
     """Of ten in flight with it all others are answered, after one more attempt at most; it is tried twice."""
 
-    async def all_of() -> list[list[Answer | Failure]]:
+    async def all_of() -> list[list[Answered | Failure]]:
         async with Caller(load_targets(_named(tmp_path, "kills"))["t"]) as caller:
             calls = [Call(how if repeat == 7 else "fine", repeat=repeat) for repeat in range(10)]
             return list(await asyncio.gather(*(_tried(caller, call) for call in calls)))
@@ -60,7 +60,7 @@ def test_a_call_that_kills_its_process_is_found_and_fails_alone(tmp_path: Path, 
     last = killer[-1]
     assert isinstance(last, Failure)
     assert last.reason == f"the function {said}"
-    assert all(isinstance(attempts[-1], Answer) and len(attempts) <= 2 for attempts in results), results
+    assert all(isinstance(attempts[-1], Answered) and len(attempts) <= 2 for attempts in results), results
 
 
 _ENDS_ONCE = """
@@ -81,7 +81,7 @@ def test_a_process_that_ended_while_nobody_was_in_it_gets_no_call(tmp_path: Path
     (tmp_path / "agent.py").write_text(_ENDS_ONCE)
     target = PythonTarget(kind="python", function="agent:agent", timeout_seconds=20)
 
-    async def made() -> list[Answer | Failure]:
+    async def made() -> list[Answered | Failure]:
         way = PythonClient(target, tmp_path, {})
         await way.open()
         results = [await way.call(Call(prompt)) for prompt in ("a", "a", "b")]
@@ -101,7 +101,7 @@ def test_a_thread_that_hangs_keeps_none_from_the_next_call(tmp_path: Path) -> No
     target = PythonTarget(kind="python", function="agent:agent", max_concurrency=1, timeout_seconds=30)
     (tmp_path / "agent.py").write_text(_WAITS)
 
-    async def made() -> tuple[bool, Answer | Failure]:
+    async def made() -> tuple[bool, Answered | Failure]:
         way = PythonClient(target, tmp_path, {})
         await way.open()
         first, hung = way._shared, asyncio.create_task(way.call(Call("x")))
@@ -117,7 +117,7 @@ def test_a_thread_that_hangs_keeps_none_from_the_next_call(tmp_path: Path) -> No
         return moved, result
 
     moved, result = asyncio.run(made())
-    assert isinstance(result, Answer)
+    assert isinstance(result, Answered)
     assert (moved, result.text) == (True, "7")
 
 
@@ -135,7 +135,7 @@ def test_a_failure_of_any_length_costs_no_process(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(_TELLS_MUCH)
     target = PythonTarget(kind="python", function="agent:agent", max_bytes=1025)
 
-    async def made() -> Answer | Failure:
+    async def made() -> Answered | Failure:
         way = PythonClient(target, tmp_path, {})
         await way.open()
         result = await way.call(Call("x"))
@@ -186,7 +186,7 @@ def test_a_call_that_waited_and_came_too_late_took_its_time_alone(
     caller = Caller(load_targets(_named(tmp_path, "agent", timeout_seconds=2))["t"], {})
     now = iter((100.0, 109.0))
 
-    async def late(call: Call) -> Answer | Failure:
+    async def late(call: Call) -> Answered | Failure:
         raise TimeoutError
 
     monkeypatch.setattr("evalq.workers.targets.caller.time", SimpleNamespace(monotonic=lambda: next(now)))
@@ -197,7 +197,7 @@ def test_a_call_that_waited_and_came_too_late_took_its_time_alone(
 def test_memory_has_a_bound(tmp_path: Path) -> None:
     """What asks for more gets Python's own error."""
 
-    async def once() -> Answer | Failure:
+    async def once() -> Answered | Failure:
         async with Caller(load_targets(_named(tmp_path, "kills", max_megabytes=256))["t"]) as caller:
             return await caller.call(Call("memory"))
 
@@ -210,7 +210,7 @@ def test_memory_has_a_bound(tmp_path: Path) -> None:
 def test_a_function_that_hangs_gets_no_more_calls(tmp_path: Path, function: str, prompt: str) -> None:
     """It is given up in time, nothing else waits for it, and its process goes: hung threads do not heap up."""
 
-    async def hung() -> tuple[Answer | Failure, float]:
+    async def hung() -> tuple[Answered | Failure, float]:
         named = load_targets(_named(tmp_path, function, timeout_seconds=0.5))["t"]
         async with Caller(named) as caller, standstill() as longest:
             way: Any = caller._client
@@ -270,7 +270,7 @@ def agent(call):
         text.replace("'pid'", repr(str(tmp_path / "pid"))).replace("'there'", repr(str(tmp_path / "there")))
     )
 
-    async def made() -> Answer | Failure:
+    async def made() -> Answered | Failure:
         async with Caller(load_targets(targets)["t"]) as caller:
             async with asyncio.timeout(PATIENCE):
                 return await caller.call(Call("x"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from tests.integration.harness import PATIENCE, clean_environment, wait_until
 from tests.processes import at_work_in, children, runs
 from tests.unit.targets.test_programs import write_target
@@ -137,7 +137,7 @@ def test_the_number_of_a_functions_process_is_nobody_elses_before_its_group_is_k
 
     monkeypatch.setattr(os, "killpg", watched)
 
-    async def made() -> Answer | Failure:
+    async def made() -> Answered | Failure:
         async with Caller(load_targets(targets)["t"]) as caller:
             return await caller.call(Call("x"))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.records.json_values import NoJson, extract
-from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from tests.agents.server import running_agent
 from tests.unit.targets.standstill import standstill
 
@@ -24,13 +24,13 @@ def url() -> Iterator[str]:
         yield started
 
 
-def _ask(folder: Path, url: str, order: dict[str, Any], **more: Any) -> tuple[Answer | Failure, float]:
+def _ask(folder: Path, url: str, order: dict[str, Any], **more: Any) -> tuple[Answered | Failure, float]:
     """One call's result, and how long the loop stood still in the longest."""
     entry = {"kind": "openai", "base_url": url, "model": "m", "timeout_seconds": 60, **more}
     (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
     named = load_targets(folder / "targets.yaml")["t"]
 
-    async def once() -> tuple[Answer | Failure, float]:
+    async def once() -> tuple[Answered | Failure, float]:
         async with Caller(named, {}) as caller, standstill() as longest:
             result = await caller.call(Call(json.dumps(order)))
             return result, longest()
@@ -72,7 +72,7 @@ def test_a_hostile_reply_is_one_failed_call(tmp_path: Path, url: str, how: str, 
 def test_one_layer_of_gzip_is_read(tmp_path: Path, url: str) -> None:
     """A server behind a proxy that packs whatever it is asked is no fault."""
     result, _ = _ask(tmp_path, url, {"do": "hostile", "how": "gzip"})
-    assert isinstance(result, Answer), result
+    assert isinstance(result, Answered), result
     assert result.output == {"a": 1}
 
 
@@ -82,7 +82,7 @@ def test_a_claim_of_tokens_that_no_reply_has_is_ignored_and_noted(tmp_path: Path
     usage = {"prompt_tokens": 7, "completion_tokens": told}
     body = {"choices": [{"message": {"content": "{}"}}], "usage": usage}
     result, _ = _ask(tmp_path, url, {"do": "raw", "body": json.dumps(body)})
-    assert isinstance(result, Answer)
+    assert isinstance(result, Answered)
     assert (result.prompt_tokens, result.completion_tokens) == (7, None)
     assert result.note.startswith("completion_tokens of the reply ignored: ")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from tests.agents import functions
 from tests.integration.harness import clean_environment, wait_until
 from tests.processes import runs
@@ -31,11 +31,11 @@ def write_target(folder: Path, entry: dict[str, Any]) -> Path:
     return path
 
 
-def ask(folder: Path, entry: dict[str, Any], prompt: str = "p") -> Answer | Failure:
+def ask(folder: Path, entry: dict[str, Any], prompt: str = "p") -> Answered | Failure:
     """The result of one call."""
     named = load_targets(write_target(folder, entry))["t"]
 
-    async def once() -> Answer | Failure:
+    async def once() -> Answered | Failure:
         async with Caller(named, {"KEY": KEY, "PATH": os.environ["PATH"]}) as caller:
             return await caller.call(Call(prompt))
 
@@ -65,7 +65,7 @@ def test_an_answer_can_be_written(tmp_path: Path) -> None:
     for output, text in (("json", '"a\ufffdb"'), ("text", '"a\ufffdb"')):
         entry = {"kind": "python", "function": "agent:half_a_pair", "output": output}
         result = ask(tmp_path, entry)
-        assert isinstance(result, Answer)
+        assert isinstance(result, Answered)
         assert result.text == text
 
 
@@ -79,7 +79,7 @@ def test_a_prompt_that_cannot_be_sent_is_one_failed_call(tmp_path: Path) -> None
 def test_an_object_that_is_called_asynchronously(tmp_path: Path) -> None:
     """An agent in a class needs no wrapper."""
     result = ask(tmp_path, {"kind": "python", "function": "agent:agent"})
-    assert isinstance(result, Answer)
+    assert isinstance(result, Answered)
     assert result.output == [0]
 
 
@@ -129,7 +129,7 @@ def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path) -> None:
     """One that waits for its children must not wait for evalq's."""
     text = "import os, sys; os.close(0)\ntry: os.wait()\nexcept ChildProcessError: print('[]')"
     result = ask(tmp_path, {"kind": "command", "argv": [sys.executable, "-c", text], "timeout_seconds": 20})
-    assert isinstance(result, Answer), result
+    assert isinstance(result, Answered), result
 
 
 @pytest.mark.parametrize("before", [*range(140, 200, 7)])
@@ -150,6 +150,6 @@ def test_what_a_program_leaves_behind_does_not_keep_its_answer(tmp_path: Path, l
     """A child with the program's pipes would keep them open for as long as it runs; what it writes soon, counts."""
     script = f"printf early; {left}"
     result = ask(tmp_path, {"kind": "command", "argv": ["sh", "-c", script], "output": "text", "timeout_seconds": 60})
-    assert isinstance(result, Answer), result
+    assert isinstance(result, Answered), result
     assert result.text == ("early late" if "late" in left else "early")
     assert result.latency_seconds < 30

@@ -14,7 +14,7 @@ from evalq.evalcore.errors import ConfigError
 from evalq.workers.callers import target_sessions
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.ledger.heartbeats import TargetFacts
-from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from evalq.workers.targets.target import NamedTarget, config_digest
 from tests.agents.server import running_agent
 
@@ -44,7 +44,7 @@ def test_an_agent_that_is_first_called_later_has_the_prompt_of_then(tmp_path: Pa
                 (tmp_path / "a.md").write_text("two")
                 (tmp_path / "b.md").write_text("new")
                 results = [await caller.call(Call("x", agent)) for agent in ("a", "b")]
-                return [result.output["system"] for result in results if isinstance(result, Answer)]
+                return [result.output["system"] for result in results if isinstance(result, Answered)]
 
         assert asyncio.run(sent()) == ["one", "new"]
 
@@ -97,7 +97,7 @@ def test_a_link_that_leads_to_itself_ends_no_heartbeat(tmp_path: Path) -> None:
     (tmp_path / "b.md").symlink_to("b.md")
     assert _facts(sessions)["t"].config == before
 
-    async def called() -> Answer | Failure:
+    async def called() -> Answered | Failure:
         async with Caller(named, {}) as caller:
             return await caller.call(Call("x", "b"))
 

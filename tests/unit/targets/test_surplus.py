@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.workers.targets import Answer, Call, Caller, Failure
+from evalq.workers.targets import Answered, Call, Caller, Failure
 from evalq.workers.targets.openai import OpenAiTarget
 from evalq.workers.targets.target import NamedTarget
 from tests.agents.server import completion
@@ -49,10 +49,10 @@ async def serving(reply: Reply) -> AsyncIterator[tuple[str, list[int]]]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", connections
 
 
-def called(reply: Reply, seconds: float = 5.0) -> tuple[list[Answer | Failure], list[int]]:
+def called(reply: Reply, seconds: float = 5.0) -> tuple[list[Answered | Failure], list[int]]:
     """What becomes of calls c0, c1, ..., one after the other, and the connections that they took."""
 
-    async def go() -> tuple[list[Answer | Failure], list[int]]:
+    async def go() -> tuple[list[Answered | Failure], list[int]]:
         async with serving(reply) as (url, connections):
             entry = {"kind": "openai", "base_url": url, "model": "m", "output": "text", "timeout_seconds": seconds}
             async with Caller(NamedTarget("t", OpenAiTarget.model_validate(entry), Path())) as caller:
@@ -117,7 +117,7 @@ def test_what_is_sent_behind_a_reply_answers_no_other_call(reply: Reply) -> None
     results, connections = called(reply)
     for number, result in enumerate(results):
         assert "SMUGGLED" not in result.text
-        if isinstance(result, Answer):
+        if isinstance(result, Answered):
             assert result.text == f"c{number}"
     assert max(connections) == 1, "no connection was used again"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.targets import Answer, Call, Caller, Failure, load_targets
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from evalq.workers.targets.http import secrets_of, shown
 from tests.agents.server import Agent, running_agent
 
@@ -25,7 +25,7 @@ def service() -> Iterator[tuple[Agent, str]]:
         yield started
 
 
-def _ask(folder: Path, url: str, *orders: dict[str, Any], key: str = "", **more: Any) -> list[Answer | Failure]:
+def _ask(folder: Path, url: str, *orders: dict[str, Any], key: str = "", **more: Any) -> list[Answered | Failure]:
     """Results of orders, one after the other."""
     entry = {"kind": "openai", "base_url": url, "model": "m", "output": "text", **more}
     if key:
@@ -33,7 +33,7 @@ def _ask(folder: Path, url: str, *orders: dict[str, Any], key: str = "", **more:
     (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
     named = load_targets(folder / "targets.yaml")["t"]
 
-    async def all_of() -> list[Answer | Failure]:
+    async def all_of() -> list[Answered | Failure]:
         async with Caller(named, {"KEY": key}) as caller:
             return [await caller.call(Call(json.dumps(order))) for order in orders]
 
@@ -108,7 +108,7 @@ def test_no_secret_comes_back_in_other_letters(service: tuple[Agent, str], tmp_p
     answer, *failures = _ask(
         tmp_path, service[1], {"do": "say", "content": f'{{"k": "{escaped}"}}'}, *orders, key=key, output="json"
     )
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Answered)
     assert (answer.text, answer.output) == ('{"k": "***"}', {"k": "***"})
     for failure in failures:
         assert isinstance(failure, Failure)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalq.workers.targets import Answer, Call, Caller
+from evalq.workers.targets import Answered, Call, Caller
 from evalq.workers.targets.config import load_targets
 from evalq.workers.targets.http import is_secret, secrets_of
 from tests.agents.server import running_agent
@@ -43,7 +43,7 @@ SECRET = {
 }
 
 
-def answer_to(folder: Path, text: str, **entry: Any) -> Answer:
+def answer_to(folder: Path, text: str, **entry: Any) -> Answered:
     """What becomes of an answer that holds ``text``."""
     with running_agent() as (agent, url):
         agent.answer = lambda prompt: text
@@ -55,7 +55,7 @@ def answer_to(folder: Path, text: str, **entry: Any) -> Answer:
                 return await caller.call(Call("x"))
 
         result = asyncio.run(go())
-    assert isinstance(result, Answer), result
+    assert isinstance(result, Answered), result
     return result
 
 

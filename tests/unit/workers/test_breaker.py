@@ -6,11 +6,11 @@ from evalq.workers.callers.choices import FAULT_SECONDS, UnreachableTargets, unr
 from evalq.workers.callers.outcomes import Breaker
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
-from evalq.workers.targets import Answer, Failure
+from evalq.workers.targets import Answered, Failure
 
 DOWN = Failure(kind="server", reason="cannot connect: refused", down=True)
 BROKEN = Failure(kind="server", reason="HTTP 500", status=500)
-FINE = Answer(text="{}", latency_seconds=0.1)
+FINE = Answered(text="{}", latency_seconds=0.1)
 
 
 class Clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from evalq.evalcore.model.calls import Tokens
 from evalq.workers.targets.price import Price, cost_of
 
 BOTH = Price(prompt_per_million=1e6, completion_per_million=2e6)
@@ -26,4 +27,4 @@ def test_half_of_the_tokens_are_no_cost(
     price: Price | None, prompt: int | None, completion: int | None, cost: float | None
 ) -> None:
     """A sum that lacks a part is too low, and a budget that it is held to is none."""
-    assert cost_of(price, prompt, completion) == cost
+    assert cost_of(price, Tokens(input=prompt, output=completion)) == cost
