@@ -18,7 +18,7 @@ import click
 
 from evalq.evalcore.errors import EvalqError, InfrastructureError, StorageError, UsageError, resource_shortage
 from evalq.evalcore.naming import is_text
-from evalq.evalcore.views.markdown import printed
+from evalq.evalcore.views.markdown import printed, printed_block
 from evalq.producer import commands
 from evalq.producer.driving.interrupts import keep_interrupts
 from evalq.producer.monitor.command import command_running, ignore_write_errors
@@ -247,7 +247,7 @@ def _failed(error: BaseException) -> int:
     elif shortage := resource_shortage(error):
         _print_error(shortage)
     else:
-        traceback.print_exception(error)
+        click.echo(printed_block("".join(traceback.format_exception(error))), err=True)
         if isinstance(error, SystemExit):
             _print_error(f"a plug-in (above) ended the command by sys.exit({error.code!r}); nothing was finished")
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite
+from math import isnan
 from pathlib import PurePath
 from typing import Any
 
@@ -52,6 +52,7 @@ from evalq.evalcore.views.markdown import failed_section, failed_table, fault_ta
 from evalq.evalcore.views.metrics import Metric
 
 _LONG = 200
+_RANGE = ", not from 0 to 1: divide by the most that it can be"
 _TABLES = {
     ".csv": "read_csv",
     ".tsv": "read_table",
@@ -130,12 +131,16 @@ def read_score(returned: Any) -> tuple[float | None, str]:
         )
     try:
         score = float(returned)
-    except Exception:  # an array, or a number too large for a float
-        score = float("nan")
-    if not (isfinite(score) and 0.0 <= score <= 1.0):
+    except OverflowError:  # such as 10**400, which has too many digits to be shown
+        raise _NoScoreError(f"its score is a number too large for a score{_RANGE}") from None
+    except Exception:  # an array
         raise _NoScoreError(
-            f"its score is {shorten(repr(score), 60)}, not from 0 to 1: divide by the most that it can be"
-        )
+            f"the function returned {type(returned).__name__}, which is no single number: return one from 0 to 1"
+        ) from None
+    if isnan(score):
+        raise _NoScoreError("its score is nan, not a number: return None for no score, or mend the division by zero")
+    if not 0.0 <= score <= 1.0:
+        raise _NoScoreError(f"its score is {shorten(repr(score), 60)}{_RANGE}")
     return score, reason
 
 

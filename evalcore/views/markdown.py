@@ -46,6 +46,20 @@ def printed_line(text: object) -> str:
     return printed(" ".join(str(text).splitlines()))
 
 
+_BLOCK = 4_000
+
+
+def printed_block(text: str) -> str:
+    """``text`` of several lines, such as a traceback, as `printed`: cut in the middle, its later lines indented.
+
+    A line of data, which an error's text may hold, cannot look like a line of the log then.
+    """
+    if len(text) > _BLOCK:
+        half = _BLOCK // 2
+        text = f"{text[:half]}\n... {len(text) - 2 * half:,} characters are left out ...\n{text[-half:]}"
+    return printed("\n  ".join(text.splitlines()))
+
+
 def inert(text: str) -> str:
     """``text`` with a space of no width in each mention (@everyone) and bare address, so that they have no effect.
 

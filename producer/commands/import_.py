@@ -1,10 +1,12 @@
 """Import cases, targets and recorded outputs from another tool's files.
 
+TOOL is deepeval, inspect, lm-eval, openai-evals or promptfoo; without it, evalq takes the tool whose file FILE is.
 The command lists everything without a counterpart, with its place and the reason. It runs no code in the files.
 """
 
 from __future__ import annotations
 
+import difflib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from evalq.producer.importing import sources
 from evalq.producer.invocation.invocation import Invocation, command
 
 if TYPE_CHECKING:
-    from evalq.producer.importing.imported import Imported
+    from evalq.producer.importing.imported import Imported, ImportRequest
 
 
 _LISTED = 50
@@ -25,8 +27,7 @@ _LISTED = 50
 
 def _import(
     invocation: Invocation,
-    source: str,
-    file: Path,
+    words: tuple[str, ...],
     folder: Path,
     checks: tuple[str, ...],
     unchecked: bool,
@@ -41,7 +42,9 @@ def _import(
             accepted({check: "x"})
         except NoCounterpart as error:
             raise UsageError(f"--check {check}: {error}") from None
-    imported = sources.read(source, file, ImportRequest(checks, anywhere, unchecked))
+    request = ImportRequest(checks, anywhere, unchecked)
+    source, file = _source_and_file(words)
+    imported = sources.read(source, file, request) if source else _guessed(file, request)
     if not imported.cases and not imported.targets:
         _print_notes(imported, "")  # no file is written that could list the other notes
         raise ConfigError(f"{file}: nothing in it has a counterpart in evalq")
@@ -59,6 +62,41 @@ def _import(
     _print_agreement(imported, written.files)
     _print_next_steps(imported, written.files)
     return 0
+
+
+def _source_and_file(words: tuple[str, ...]) -> tuple[str, Path]:
+    """The tool, "" without one, and the file. Raises UsageError."""
+    tools = sources.names()
+    usage = f"evalq import TOOL FILE, with TOOL as one of {', '.join(tools)}"
+    source, name = words if len(words) == 2 else ("", words[0]) if len(words) == 1 else ("", "")
+    if not name:
+        raise UsageError(f"name {'one file only' if words else 'a file'}: {usage}")
+    if not source and name in tools and not Path(name).exists():
+        raise UsageError(f"name the file of {name}, too: evalq import {name} FILE")
+    if source and source not in tools:
+        near = difflib.get_close_matches(source.lower(), tools, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"{source}: evalq imports from no tool of this name{meant}: {usage}")
+    if Path(name).is_dir():
+        raise UsageError(f"{name}: that is a folder: {usage}")
+    if not source and not Path(name).exists():
+        raise UsageError(f"{name}: there is no such file: {usage}")
+    return source, Path(name)
+
+
+def _guessed(file: Path, request: ImportRequest) -> Imported:
+    """The content of a file whose tool is not named. Raises UsageError unless it is of exactly one tool."""
+    try:
+        found = sources.guess(file, request)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    if len(found) != 1:
+        tools = ", ".join(found or sources.names())
+        which = "this may be a file of" if found else "no case is found in it as a file of"
+        raise UsageError(f"{file}: {which} {tools}; name the tool: evalq import TOOL {shlex.quote(str(file))}")
+    ((source, imported),) = found.items()
+    click.echo(f"read as a file of {source}: evalq import {source} {shlex.quote(str(file))}")
+    return imported
 
 
 def _print_agreement(imported: Imported, written: list[Path]) -> None:
@@ -115,8 +153,7 @@ def _print_next_steps(imported: Imported, written: list[Path]) -> None:
 
 COMMAND = command(
     _import,
-    click.Argument(["source"], type=click.Choice(sources.names())),
-    click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path)),
+    click.Argument(["words"], nargs=-1, metavar="[TOOL] FILE"),
     click.Option(["-d", "--directory", "folder"], type=click.Path(file_okay=False, path_type=Path),
                  default=Path("evals"), show_default=True, metavar="DIR", help="Where to write the files."),
     click.Option(["--check", "checks"], multiple=True, metavar="NAME",

@@ -251,28 +251,38 @@ def finish_decision(
             click.echo(msgspec.json.encode(decision))
         else:
             echo_markdown(decision_text(decision), nl=False)
-            next_step(after_decision(decision))
+            next_step(after_decision(decision, runs))
     return exit_code(decision, allow_inconclusive=allow_inconclusive)
 
 
-def after_decision(decision: GateDecision) -> str:
-    """What to do next, by a decision and what it rests on."""
+def after_decision(decision: GateDecision, runs: Sequence[RunCases] = ()) -> str:
+    """What to do next, by a decision on ``runs`` and what it rests on."""
     names = " ".join(map(shlex.quote, decision.folders))
     one = shlex.quote(decision.folders[0]) if decision.folders else "RUN"
     base = shlex.quote(decision.baseline)
     if decision.decided == "GO":
         return f"merge; the answers are in: evalq view {names}"
+    if silent := next((run for run in runs if not _answered(run)), None):
+        name = shlex.quote(silent.shown)
+        again = f"evalq retry {name} --errors" if silent.target else "evaluate it again"
+        return f"nothing in {name} has a verdict: see why (evalq view {name}), mend it, then {again}, and gate again"
     if decision.exit_with == INCOMPLETE:
         return f"call again what the server lost: evalq retry {one} --errors; then gate again"
     if approve := next((c.reason for c in decision.checks if "evalq baseline set " in c.reason), ""):
         return f"approve the runs if they are good: evalq baseline set {approve.partition('evalq baseline set ')[2]}"
     if not decision.baseline:
         return f"look at the answers: evalq view {names}"
+    if decision.decided == "INCONCLUSIVE" and any(each.change and not each.evidence for each in decision.checks):
+        return f"{base} has no answer to these cases: gate against a run that has (--baseline RUN)"
     if decision.decided == "INCONCLUSIVE":
         return (
             f"see case by case: evalq compare {base} {one}; more repeats decide it: evalq gate --dry-run --repeat N ..."
         )
     return f"see case by case: evalq compare {base} {one}; the answers: evalq view {names}"
+
+
+def _answered(run: RunCases) -> bool:
+    return any(any(column.count) for column in run.cases.columns.values())
 
 
 def exit_code(decision: GateDecision, *, allow_inconclusive: bool) -> int:

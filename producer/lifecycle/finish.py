@@ -17,6 +17,8 @@ from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
 from evalq.evalcore.model.canonical import Json, uncollected
 from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.markdown import plural, printed, printed_line
+from evalq.producer.folder.documents import RunInfo
+from evalq.producer.folder.files import INFO, RUNS
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.invocation.invocation import Invocation, OutputArguments, PlaceArguments, echo_markdown, next_step
 from evalq.producer.monitor.progress import Reporter
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from evalq.producer.sweep.sweep import Sweep
 
 _SHOWN_FAULTS = 20
+_RECENT = 30
+"""Run folders in which an earlier run is looked for."""
 
 
 @uncollected()
@@ -39,8 +43,50 @@ def conclude(folder: RunFolder, invocation: Invocation, reporter: Reporter) -> N
     show(folder, report, folder.info().request.options, invocation.output)
     conclude_shown(folder, report, invocation, reporter)
     if not (invocation.output.quiet or invocation.output.json_lines):
-        name = shlex.quote(str(folder.path))
-        next_step(f"look at the answers: evalq view {name}; compare with another run: evalq compare {name} RUN")
+        next_step(_after(folder))
+
+
+def _after(folder: RunFolder) -> str:
+    """What to do after a run: look at it, and compare it with the run before, which is the base."""
+    name, mine = shlex.quote(str(folder.path)), folder.info()
+    look = f"look at the answers: evalq view {name}"
+    if plugins.get(mine.evaluator).measures is None:
+        return look
+    if (before := _earlier(folder, mine)) is None:
+        return f"{look}; compare with a later run: evalq compare {name} RUN"
+    return f"{look}; compare with the run before: evalq compare {shlex.quote(str(before.path))} {name}"
+
+
+def _earlier(folder: RunFolder, mine: RunInfo) -> RunFolder | None:
+    """The last run here before this one of the same cases. Of many runs only those that changed last are read."""
+    found: tuple[str, RunFolder] | None = None
+    with contextlib.suppress(OSError):
+        there = {path.resolve(): path for parent in (folder.path.parent, RUNS) for path in parent.glob("*/" + INFO)}
+        for path in sorted(there.values(), key=lambda path: path.stat().st_mtime_ns)[-_RECENT:]:
+            with contextlib.suppress(EvalqError, OSError):
+                other = RunFolder(path.parent)
+                info = other.info()
+                if info.run == mine.run or not other.reported or not _same_cases(info, mine):
+                    continue
+                if (found[0] if found else "") <= info.started <= mine.started:
+                    found = info.started, other
+    return found and found[1]
+
+
+def _same_cases(one: RunInfo, other: RunInfo) -> bool:
+    """Whether two runs are of the same cases, as far as run.json has them."""
+    if (one.evaluator, one.suite, one.name) != (other.evaluator, other.suite, other.name):
+        return False
+    ids = [_case_ids(info.request.params.get("cases")) for info in (one, other)]
+    if all(ids):
+        return bool(ids[0] & ids[1])
+    # A live run's input is its own outputs.jsonl.
+    live = bool(one.target and other.target)
+    return one.request.params == other.request.params if live else one.request.inputs == other.request.inputs
+
+
+def _case_ids(cases: object) -> set[str]:
+    return {str(case.get("id")) for case in cases if isinstance(case, dict)} if isinstance(cases, list) else set()
 
 
 def conclude_shown(

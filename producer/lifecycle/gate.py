@@ -351,7 +351,7 @@ def gate_suite(
     if not output.json_lines:
         if output.fmt != "markdown":
             reporter.say(f"{decision.decided}: {', '.join(decision.folders)}: {sentence(decision)}")
-        reporter.say(f"next: {after_decision(decision)}")
+        reporter.say(f"next: {after_decision(decision, runs)}")
     return decision
 
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlspli
 import msgspec
 
 from evalq.evalcore.errors import EvalqError
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import printed_block
 from evalq.producer.folder.documents import explain_unknown_form
 from evalq.producer.page.render import element
 from evalq.producer.viewing.case_page import case_page, compared_case_page
@@ -202,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return self.server.site.answer(path, query)
         except (Exception, SystemExit) as error:  # such as a plug-in's views; other pages still work
-            sys.stderr.write(visible("".join(traceback.format_exception(error)[-6:])))
+            sys.stderr.write(printed_block("".join(traceback.format_exception(error)[-6:])) + "\n")
             return bare_page(
                 500, "This page could not be made", f"{type(error).__name__}; more where evalq view was started."
             )

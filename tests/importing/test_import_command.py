@@ -245,3 +245,48 @@ def test_without_a_target_it_says_how_to_name_one(tmp_path: Path, capsys: pytest
     assert "python:MODULE:FUNCTION" in output
     (case,) = yaml.load((tmp_path / "evals/cases.yaml").read_text())["cases"]
     assert case["checks"] == [{"rubric": "is polite"}]
+
+
+@pytest.mark.parametrize(
+    ("file", "tool"),
+    [
+        (MADE / "promptfoo-providers.yaml", "promptfoo"),
+        (MADE / "openai_evals.json", "openai-evals"),
+        (HERE / "inspect-choices.eval", "inspect"),
+        (HERE / "deepeval" / "test-run.json", "deepeval"),
+        *((path, "lm-eval") for path in sorted((HERE / "lm-eval").glob("results_*.json"))),
+    ],
+)
+def test_a_file_says_whose_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], file: Path, tool: str) -> None:
+    """Without a tool's name, the files are those that the named tool's import writes."""
+    assert main(["import", str(file), "-d", str(tmp_path / "guessed")]) == 0
+    assert f"read as a file of {tool}: evalq import {tool} {file}" in capsys.readouterr().out
+    assert main(["import", tool, str(file), "-d", str(tmp_path / "named")]) == 0
+    assert _files(tmp_path / "guessed") == _files(tmp_path / "named")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "name a file: evalq import TOOL FILE, with TOOL as one of deepeval, inspect, lm-eval"),
+        (["promptfoo"], "name the file of promptfoo, too: evalq import promptfoo FILE"),
+        (["promptfo", "cases.yaml"], "did you mean promptfoo?"),
+        (
+            ["cases.yaml"],
+            "cases.yaml: no case is found in it as a file of deepeval, inspect, lm-eval, openai-evals, promptfoo",
+        ),
+        (["cases.yaml", "promptfoo"], "cases.yaml: evalq imports from no tool of this name"),
+        (["nothing.yaml"], "nothing.yaml: there is no such file"),
+        (["."], ".: that is a folder"),
+        (["promptfoo", "a", "b"], "name one file only"),
+    ],
+)
+def test_what_names_no_file_of_a_tool_lists_the_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    """An error that says what to write; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases.yaml").write_text("cases: [{id: a, input: x, checks: [{contains: y}]}]")
+    assert main(["import", *words]) == 2
+    assert says in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["cases.yaml"]

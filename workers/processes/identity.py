@@ -10,6 +10,7 @@ import sys
 from functools import cache
 
 from evalq.evalcore.version import code_now, code_version
+from evalq.evalcore.views.markdown import printed_block
 
 
 def host() -> str:
@@ -52,9 +53,18 @@ def is_running(pid: int) -> bool:
     return True
 
 
+class _PrintedFormatter(logging.Formatter):
+    """Formats a record as `printed_block`: errors of users' functions hold texts of others, of any length."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printed_block(super().format(record))
+
+
 def log_to_stderr(level: str = "WARNING") -> None:
     """Log this process to standard error, one line per event, unless logging is set up already."""
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_PrintedFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 # -- the code version of a process, and that of its files by now -----------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,7 +121,8 @@ class CommandClient:
             said = _tail(err.decode(errors="replace"))
             missing = code in _NOT_STARTED and not text
             what = "the program cannot be started" if missing else f"the program {_ended(code)}"
-            reason = what + (f": {said}" if said else "")
+            advice = missing and _advice(self._target.argv[0], self._folder, self._environment.get("PATH"))
+            reason = what + (f": {said}" if said else "") + (f"; {advice}" if advice else "")
             return Failure(
                 kind="server", reason=reason, text=text, latency_seconds=seconds, down=missing, connected=not missing
             )
@@ -129,6 +132,32 @@ class CommandClient:
             return answered(read_envelope(extract(text)), seconds)
         except (BadAnswer, NoJson) as error:
             return Failure(kind="bad_output", reason=f"not an envelope: {error}", text=text, latency_seconds=seconds)
+
+
+def _advice(program: str, folder: Path, search: str | None) -> str:
+    """What to do about a ``program`` that a shell cannot start in ``folder``; "" if nothing is seen."""
+    if program in (".", ".."):
+        return f"{program} is a folder: name a program in it"
+    if "/" not in program:
+        if shutil.which(program, path=search) is not None:
+            return ""
+        beside = (folder / program).is_file()
+        return f"write ./{program}: programs here are not on PATH" if beside else f"no {program} is on PATH: install it"
+    path = folder / program
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            return f"{program} is a folder: name a program in it"
+        if not path.exists():
+            return f"there is no {path}: check the path"
+        if not os.access(path, os.X_OK):
+            return f"make it executable: chmod +x {shlex.quote(str(path))}"
+        with path.open("rb") as stream:
+            first = stream.read(_SHOWN).partition(b"\n")[0].decode(errors="replace")
+        interpreter = first.removeprefix("#!").split(" ")[0] if first.startswith("#!") else ""
+        if interpreter and not Path(interpreter).exists():
+            windows = "; its lines end as on Windows: save it with line ends of Unix" if first.endswith("\r") else ""
+            return f"its first line names {interpreter!r}, which is not here{windows}"
+    return ""
 
 
 async def _free_pipes(group: Group) -> None:

@@ -5,6 +5,7 @@ It raises ConfigError for a file that is not of that tool.
 
 from __future__ import annotations
 
+import contextlib
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,18 @@ def names() -> list[str]:
     """The tools, as the command line names them."""
     found = [path.stem for folder in __path__ for path in Path(folder).glob("*.py")]
     return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
+
+
+def guess(path: Path, request: ImportRequest) -> dict[str, Imported]:
+    """{tool: the content} of each tool that finds a case or a target in the file. Raises OSError."""
+    path.open("rb").close()
+    found: dict[str, Imported] = {}
+    for source in names():
+        with contextlib.suppress(ConfigError):
+            imported = read(source, path, request)
+            if imported.cases or imported.targets:
+                found[source] = imported
+    return found
 
 
 def read(source: str, path: Path, request: ImportRequest) -> Imported:

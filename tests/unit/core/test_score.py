@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +63,35 @@ def test_what_a_function_may_return(returned: Any, read: tuple[float | None, str
     assert read_score(returned) == read
 
 
+class _Several:
+    """As an array of two: it has no one number."""
+
+    def __float__(self) -> float:
+        raise TypeError("only length-1 arrays can be converted")
+
+
 @pytest.mark.parametrize(
     "returned", ["1", b"1", [1], {}, (1,), (0.5, 1), (1, "a", "b"), -0.1, 1.01, float("nan"), float("inf"), 10**400, 1j]
 )  # fmt: skip
 def test_all_else_is_no_score(returned: Any) -> None:
     """And the message says what to return, not what failed inside of evalq."""
-    with pytest.raises(ValueError, match=r"return True, False|not from 0 to 1"):
+    with pytest.raises(ValueError, match=r"return True, False|not from 0 to 1|return None|return one from 0 to 1"):
+        read_score(returned)
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (10**400, "its score is a number too large for a score, not from 0 to 1: divide by the most"),
+        (Fraction(10**400), "its score is a number too large for a score"),
+        (float("inf"), "its score is inf, not from 0 to 1"),
+        (float("nan"), "its score is nan, not a number: return None for no score"),
+        (_Several(), "the function returned _Several, which is no single number"),
+    ],
+)
+def test_a_score_that_is_none_is_called_what_it_is(returned: Any, says: str) -> None:
+    """A number too large was called nan."""
+    with pytest.raises(ValueError, match=re.escape(says)):
         read_score(returned)
 
 

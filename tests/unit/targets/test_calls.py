@@ -385,6 +385,31 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "advice"),
+    [
+        ("./plain.sh", "make it executable: chmod +x {folder}/plain.sh"),
+        ("plain.sh", "write ./plain.sh: programs here are not on PATH"),
+        ("./no interpreter", "its first line names '/nope/python', which is not here"),
+        ("./windows", "names '/bin/sh\\r', which is not here; its lines end as on Windows"),
+        ("./folder", "./folder is a folder: name a program in it"),
+        (".", ". is a folder"),
+        ("./nothing-here", "there is no {folder}/nothing-here"),
+        ("nothing-here", "no nothing-here is on PATH: install it"),
+    ],
+)
+def test_a_program_that_cannot_start_comes_with_advice(tmp_path: Path, program: str, advice: str) -> None:
+    """What is wrong with the file, and the command that mends it."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\ncat\n")
+    for name, first in (("no interpreter", "#!/nope/python"), ("windows", "#!/bin/sh\r")):
+        (tmp_path / name).write_bytes(first.encode() + b"\ncat\n")
+        (tmp_path / name).chmod(0o755)
+    (result,) = _ask(tmp_path, {"kind": "command", "argv": [program]}, Call("x"))
+    assert isinstance(result, Failure)
+    assert advice.format(folder=tmp_path) in result.reason
+
+
+@pytest.mark.parametrize(
     "written",
     [
         "def ask(prompt): return 'got ' + prompt",

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import pickle
+import re
 import resource
 import warnings
 from pathlib import Path
@@ -21,6 +22,7 @@ from celery.worker import state
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.broker.message import TASK
 from evalq.workers.pool import main
+from evalq.workers.processes.identity import log_to_stderr
 from evalq.workers.servers.connections import AGAIN_SECONDS
 from evalq.workers.settings import Settings
 
@@ -148,3 +150,28 @@ def test_another_error_behind_the_same_words_is_reported_at_once() -> None:
     assert not shown(_of_celery(lost, ConnectionRefusedError("refused")))
     assert shown(_of_celery(lost, PermissionError("WRONGPASS")))
     assert not shown(_of_celery(lost, PermissionError("WRONGPASS")))
+
+
+def test_a_log_prints_errors_of_users_bounded_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a build service nor a terminal obeys what an error holds, and no line of it looks like evalq's own."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    root.handlers = []
+    try:
+        log_to_stderr()
+        try:
+            raise ValueError(
+                "\x1b[31m\n::set-output name=x::y\n##[group]z\n2026-01-01 ERROR evalq: forged\n" + "w" * 50_000
+            )
+        except ValueError:
+            logging.getLogger("evalq.worker").exception("chunk %s failed", 7)
+    finally:
+        root.handlers = before
+    shown = capsys.readouterr().err
+    lines = shown.splitlines()
+    assert lines[0].endswith("ERROR evalq.worker: chunk 7 failed")
+    assert [line for line in lines[1:] if not line.startswith("  ")] == []
+    assert not re.search(r"\x1b|^\s*::|##\[", shown, re.MULTILINE)
+    assert "characters are left out" in shown
+    assert "forged" in shown
+    assert len(shown) < 5_000

@@ -124,6 +124,8 @@ def _guard_run(run: Run) -> Run:
             )
         except Uncomputable as error:
             raise Uncomputable(_without_surrogates(str(error))) from error
+        except OverflowError as error:  # such as 10**400; of the code itself or of its score
+            raise Uncomputable(f"its score, or a number on the way to it, is too large: {error}") from error
         except Exception as error:  # an error in the code says nothing about the answer
             raise Uncomputable(f"{type(error).__name__}: {shorten(_without_surrogates(str(error)), 160)}") from error
         if not in_range:
