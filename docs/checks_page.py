@@ -40,6 +40,8 @@ If you write a name alone, its value is the case's `expected`, for checks that t
 | `json-path`, `json-schema` | JSON in the answer; `not-json-path` passes if nothing is at the path |
 | `number` with `which` | the number that it names; `not-number` without `which` requires that no number is this one |
 | `captures` | a match of a pattern |
+| `tool-args`, `tool-result` | a call of the tool, with the number that `which` names |
+| `calls-tool`, `tool-calls`, `tool-args`, `no-repeat` | arguments that can be read, if the verdict depends on them |
 | `edit-similarity`, `edit-distance`, `token-f1`, `rouge-l`, `chrf` | a text, of 200,000 characters at most |
 
 In `any`, `all` and `at-least` such a part is neither true nor false. If the other parts do not decide, the whole check
@@ -67,7 +69,7 @@ _COMMON: list[tuple[object, ...]] = [
     (
         "at",
         "a path",
-        "the part of the answer's JSON to look at, such as `$.choices[0].text`; if nothing is there, the check fails",
+        "a part of the answer's JSON (`$.items[0]`) or of its record (`$record.extra.x`); without it the check fails",
     ),
 ]
 _WORDS = {
@@ -105,7 +107,9 @@ def _options(kind: Kind) -> Iterator[tuple[object, ...]]:
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        shown = "-" if default in (None, {}, "", msgspec.UNSET) else msgspec.json.encode(default).decode().strip('"')
+        shown = (
+            "-" if default in (None, {}, [], "", msgspec.UNSET) else msgspec.json.encode(default).decode().strip('"')
+        )
         yield field.encode_name, _takes(field.type), shown, meaning
 
 
@@ -126,7 +130,7 @@ def _takes(kind: Any) -> str:
     if origin is typing.Literal:
         return " or ".join(f"`{arg}`" for arg in args)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_takes(arg) for arg in args if arg is not type(None)))
+        return " or ".join(dict.fromkeys(_takes(arg) for arg in args if arg not in (type(None), msgspec.UnsetType)))
     if origin is list:
         return f"a list, each {_takes(args[0])}"
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

@@ -21,7 +21,7 @@ from evalq.evalcore.contract.evaluator import Batch, Evaluator, Params
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.partial import Partial, decode, encode
 from evalq.evalcore.errors import EvalqError, InputError, WireError
-from evalq.evalcore.evaluators.checks import VOCABULARY, Answer, BadCheck, ChecksParams, Usage, load_cases
+from evalq.evalcore.evaluators.checks import VOCABULARY, BadCheck, CheckedAnswer, ChecksParams, Usage, load_cases
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.cooperation.experiment import load_experiment
@@ -188,6 +188,15 @@ def _cases(name: str, data: bytes) -> None:
                 assert judge.test(line).status in ("passed", "failed", "error")
 
 
+_RECORD: dict[str, Any] = {"turns": 2, "finish": "stop", "extra": {"a": [1]}, "messages": []}
+_CALLS: list[Any] = [
+    [{"name": "a", "arguments": {"x": 1}, "result": "b"}, {"name": "a", "arguments": "{", "error": "c"}],
+    [{"name": "a", "arguments": {"x": 1}}, {"name": "b", "result": {"a": 1}}, {"name": "a", "arguments": {"x": 1.0}}],
+    [{"name": "a", "error": "down"}, {"name": "a", "arguments": "{", "result": [1]}],
+    [7],
+]
+
+
 def _check(data: bytes) -> None:
     """What is a check gives the opposite of its negation, on any answer, or neither holds."""
     try:
@@ -198,8 +207,11 @@ def _check(data: bytes) -> None:
         other = compile_check({turned if key == name else key: value for key, value in written.items()})
     except (BadCheck, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    for output in (data.decode("utf-8", "replace"), written, None, "a 12"):
-        one, two = (each.judge(Answer(output, None, Usage(1, 1, 1, 1), [])) for each in (check, other))
+    outputs = (data.decode("utf-8", "replace"), written, None, "a 12")
+    answers = [CheckedAnswer(output, None, Usage(1, 1, 1, 1), []) for output in outputs]
+    answers += [CheckedAnswer("a", None, Usage(1, 1, 1, 1, 1), calls, record=_RECORD) for calls in _CALLS]
+    for answer in answers:
+        one, two = (each.judge(answer) for each in (check, other))
         assert (one.passed is None) == (two.passed is None)
         assert one.looked == two.looked
         assert not (one.passed and two.passed)
@@ -260,6 +272,11 @@ def seeds(name: str) -> list[bytes]:
             b'{"at-least": [{"number": 12, "which": "last"}, {"not-json-path": "$.a", "is": 1}], "count": 1}',
             b'{"json-schema": {"type": "array", "items": {"pattern": "^a"}}, "weight": 2, "at": "$.a"}',
             b'{"edit-similarity": "abc", "threshold": 0.5, "normalize": "nfc"}',
+            b'{"tool-sequence": ["a", {"name": "a*", "schema": {"required": ["x"]}}], "order": "prefix"}',
+            b'{"tool-args": "a", "arguments": {"x": 1}, "tolerance": 0.5, "which": "any"}',
+            b'{"tool-result": "*", "check": {"json-path": "$.a", "is": 1}, "which": 1}',
+            b'{"all": [{"no-repeat": true, "tools": ["a"]}, {"recovers": null, "by": "any-tool"}, {"finish": "stop"}]}',
+            b'{"any": [{"forbidden-tools": ["a"]}, {"first-token": 1}, {"equals": 1, "at": "$record"}]}',
         ],
         "import-promptfoo": [promptfoo],
         "import-deepeval": [b'[{"input": "a", "actual_output": "b", "expected_output": "b", "tags": ["x"]}]'],

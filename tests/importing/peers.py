@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest
@@ -171,7 +171,7 @@ def compared(tool: str, recorded: Mapping[str, Any], answers: Iterable[str]) -> 
         if said == "-":
             continue
         count += 1
-        if check.judge(Answer(answer)).passed is (said == "1"):
+        if check.judge(CheckedAnswer(answer)).passed is (said == "1"):
             same += 1
             continue
         reasons = (each.why for each in DIFFERENCES if each.holds(tool, recorded["what"], answer))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.params import ChecksParams
@@ -230,7 +230,7 @@ def test_a_part_of_an_answer_that_is_data_is_read_from_its_json(
     """And noted: promptfoo's provider gives an object where it is told to."""
     found = _imported(tmp_path, (program,))
     assert any("has to give an object" in note.why for note in found.notes)
-    assert compile_check(found.cases[0]["checks"][0]).judge(Answer(answer)).passed is passes
+    assert compile_check(found.cases[0]["checks"][0]).judge(CheckedAnswer(answer)).passed is passes
 
 
 @pytest.mark.parametrize("more", [{"threshold": 0.5}, {"config": {"a": 1}}, {"transform": "output.x"}], ids=str)

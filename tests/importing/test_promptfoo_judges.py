@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest, agreement
@@ -161,7 +161,7 @@ def test_a_transform_that_takes_a_part_or_changes_letters_is_an_option_of_the_ch
     beside = _imported(tmp_path, {**assertion, "transform": transform})
     around = _imported(tmp_path, assertion, defaultTest={"options": {"transform": transform}})
     assert beside.cases[0]["checks"] == around.cases[0]["checks"]
-    assert compile_check(beside.cases[0]["checks"][0]).judge(Answer(answer)).passed is passes
+    assert compile_check(beside.cases[0]["checks"][0]).judge(CheckedAnswer(answer)).passed is passes
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest
@@ -88,7 +88,7 @@ def test_each_expression_decides_as_python_does(program: str, tmp_path: Path) ->
             known = {"output": answer, "context": {"vars": {"city": "Paris"}}}
             theirs = eval(program.removeprefix("return "), known)  # noqa: S307 - the programs above
             said.append(theirs)
-            assert check.judge(Answer(answer)).passed is (theirs if kind == "python" else not theirs), answer
+            assert check.judge(CheckedAnswer(answer)).passed is (theirs if kind == "python" else not theirs), answer
     assert set(said) == {True, False}
 
 

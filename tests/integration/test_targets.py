@@ -150,7 +150,7 @@ def test_retries_follow_the_policy(service: tuple[Agent, str], tmp_path: Path, s
 
     cut, mended, limited, tomorrow = asyncio.run(all_of())
     assert [type(attempt).__name__ for attempt in cut] == ["Failure"] * 4
-    assert [type(attempt).__name__ for attempt in mended] == ["Failure", "Failure", "Answer"]
+    assert [type(attempt).__name__ for attempt in mended] == ["Failure", "Failure", "Answered"]
     assert [getattr(attempt, "kind", "ok") for attempt in limited] == ["rate_limit"] * 3 + ["ok"]
     (late,) = tomorrow
     assert isinstance(late, Failure), "nobody waits for a day"

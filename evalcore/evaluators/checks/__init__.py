@@ -1,6 +1,6 @@
 """Checks: any agent's outputs against a list of cases, each with the checks that its answers have to pass."""
 
-from evalq.evalcore.evaluators.checks.answer import Answer, ToolCall, Uncomputable, Usage
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, ToolCall, Uncomputable, Usage
 from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.evalcore.evaluators.checks.evaluator import ChecksEvaluator, evaluator
 from evalq.evalcore.evaluators.checks.params import ChecksParams
@@ -10,8 +10,8 @@ from evalq.evalcore.evaluators.checks.vocabulary.registry import VOCABULARY
 
 __all__ = [
     "VOCABULARY",
-    "Answer",
     "BadCheck",
+    "CheckedAnswer",
     "ChecksEvaluator",
     "ChecksParams",
     "ChecksState",

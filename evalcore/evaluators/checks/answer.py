@@ -19,7 +19,7 @@ from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
 
 __all__ = [
     "LONGEST",
-    "Answer",
+    "CheckedAnswer",
     "Form",
     "InvalidField",
     "ToolCall",
@@ -193,15 +193,15 @@ def plain(text: str, ignore_case: bool, form: Form) -> str:
     return unicodedata.normalize(named, text.casefold()) if ignore_case else text
 
 
-class Answer:
+class CheckedAnswer:
     """``output`` is any JSON value, ``text`` the whole answer if the record has both.
 
-    ``tool_calls`` is the record's list, or None; ``judgements`` are the replies of judges.
+    ``tool_calls`` is the record's list, or None; ``judgements`` are the replies of judges; ``record`` is its line.
     """
 
     __slots__ = (
         *("_data", "_encoded", "_folded", "_json", "_plain", "_text", "_tool_calls"),
-        *("_record", "judgements", "output", "usage"),
+        *("record", "judgements", "output", "usage"),
     )
 
     def __init__(
@@ -214,7 +214,7 @@ class Answer:
         record: Mapping[str, Any] | None = None,
     ) -> None:
         self.output = output
-        self._record = record or {}
+        self.record = record or {}
         self.judgements = judgements
         self.usage = usage or _NOTHING
         self._text = text
@@ -285,10 +285,10 @@ class Answer:
         except NoJson:
             return self.output
 
-    def part(self, value: Any) -> Answer:
+    def part(self, value: Any) -> CheckedAnswer:
         """A part of the answer, as an answer."""
         # Tool calls and judgements are about the whole, so parts share them.
-        return Answer(value, None, self.usage, self._tool_calls, self.judgements, self._record)
+        return CheckedAnswer(value, None, self.usage, self._tool_calls, self.judgements, self.record)
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -310,20 +310,20 @@ class Answer:
     def messages(self) -> tuple[dict[str, Any], ...]:
         """The conversation; empty if the record has none. Raises Uncomputable for one that cannot be read."""
         try:
-            return read_messages(self._record.get("messages"))
+            return read_messages(self.record.get("messages"))
         except BadAnswer as error:
             raise Uncomputable(str(error)) from None
 
     @property
     def finish(self) -> str | None:
         """Why the answer ended; None if the record does not say it."""
-        finish = self._record.get("finish")
+        finish = self.record.get("finish")
         return finish if isinstance(finish, str) else None
 
     @property
     def turns(self) -> int | None:
         """How many turns the answer took: as recorded, or else the messages of the assistant; None if unknown."""
-        turns = self._record.get("turns")
+        turns = self.record.get("turns")
         if type(turns) is int and turns >= 0:
             return turns
         return sum(each["role"] == "assistant" for each in self.messages) or None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -11,9 +12,9 @@ import msgspec
 
 from evalq.evalcore.contract.params import boolean_meant
 from evalq.evalcore.contract.plugins import on_naming
-from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
-from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion, Kind, Made
+from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, JudgeQuestion, Kind, Made, Run
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import join, kind_of, shorten
@@ -54,7 +55,7 @@ class CommonOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CompiledCheck:
     """A check ready to judge answers."""
 
-    __slots__ = ("_at", "_made", "_negated", "_threshold", "name", "wanted", "weight")
+    __slots__ = ("_at", "_at_record", "_made", "_negated", "_threshold", "name", "wanted", "weight")
 
     def __init__(
         self, name: str, shared: CommonOptions, negated: bool, wanted: str, made: Made | None, least: float
@@ -65,9 +66,12 @@ class CompiledCheck:
         self._negated = negated
         self._threshold = least
         self._made = made
-        self._at = None if shared.at is None else parse_path(shared.at)
+        self._at: tuple[str | int, ...] | None = None
+        self._at_record = False
+        if shared.at is not None:
+            self._at, self._at_record = parse_at(shared.at)
 
-    def judge(self, answer: Answer) -> CheckVerdict:
+    def judge(self, answer: CheckedAnswer) -> CheckVerdict:
         """The verdict on ``answer``."""
         try:
             answer = self._select(answer)
@@ -75,30 +79,43 @@ class CompiledCheck:
             return self._nothing_to_check(str(error))
         return self._verdict(answer)
 
+    def finding(self, answer: CheckedAnswer) -> Finding:
+        """Whether ``answer`` passes. Raises Uncomputable, and Unfit if it has nothing for the check."""
+        verdict = self.judge(answer)
+        if verdict.passed is None:
+            raise Uncomputable(verdict.error)
+        if not verdict.looked:
+            raise Unfit(verdict.found)
+        return Finding(float(verdict.passed), verdict.found)
+
     def _nothing_to_check(self, why: str, parts: Sequence[CheckVerdict] = ()) -> CheckVerdict:
         """The verdict on an answer with nothing to check: it fails the check and its opposite."""
         found = shorten(why, FOUND_CHARACTERS)
         return CheckVerdict(self.name, False, 0.0, self.wanted, found, "", self.weight, False, list(parts))
 
-    def _select(self, answer: Answer) -> Answer:
+    def _select(self, answer: CheckedAnswer) -> CheckedAnswer:
         """The part that the check is about. Raises NoJson, NothingThere."""
-        return answer if self._at is None else answer.part(find_at(answer.json, self._at, "the answer"))
+        if self._at is None:
+            return answer
+        if self._at_record:
+            return answer.part(find_at(answer.record, self._at, "the record"))
+        return answer.part(find_at(answer.json, self._at, "the answer"))
 
     def judge_questions(self) -> Iterator[JudgeQuestion]:
         """The questions for judges, with those of its parts."""
         if self._made is not None and self._made.question is not None:
             yield self._made.question
 
-    def questions(self, answer: Answer) -> Iterator[tuple[JudgeQuestion, Answer]]:
+    def questions(self, answer: CheckedAnswer) -> Iterator[tuple[JudgeQuestion, CheckedAnswer]]:
         """Each question that judges must answer before the verdict, with the part of the answer it is about."""
         with contextlib.suppress(NoJson, NothingThere):
             selected = self._select(answer)
             yield from self._questions(selected)
 
-    def _questions(self, answer: Answer) -> Iterator[tuple[JudgeQuestion, Answer]]:
+    def _questions(self, answer: CheckedAnswer) -> Iterator[tuple[JudgeQuestion, CheckedAnswer]]:
         return ((question, answer) for question in self.judge_questions())
 
-    def _verdict(self, answer: Answer) -> CheckVerdict:
+    def _verdict(self, answer: CheckedAnswer) -> CheckVerdict:
         assert self._made is not None, "a composed check judges by its parts"
         try:
             score, found = self._made.run(answer)
@@ -131,11 +148,11 @@ class ComposedCheck(CompiledCheck):
         """The questions of its parts."""
         return (question for part in self._parts for question in part.judge_questions())
 
-    def _questions(self, answer: Answer) -> Iterator[tuple[JudgeQuestion, Answer]]:
+    def _questions(self, answer: CheckedAnswer) -> Iterator[tuple[JudgeQuestion, CheckedAnswer]]:
         # The questions of all parts: which part decides depends on the others.
         return (question for part in self._parts for question in part.questions(answer))
 
-    def _verdict(self, answer: Answer) -> CheckVerdict:
+    def _verdict(self, answer: CheckedAnswer) -> CheckVerdict:
         parts = [part.judge(answer) for part in self._parts]
         deciding = _deciding(parts)
         error = next((part.error for part in deciding if part.passed is None), "")
@@ -308,9 +325,22 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> CompiledCheck:
         ready = kind.make(value, options)
     except BadCheck as error:
         raise BadCheck(str(error), error.path or name) from None
+    if ready.inner is not None:
+        ready = _with_inner(*ready.inner, depth)
     if shared.at is not None and ready.question is not None and ready.question.against:
         raise BadCheck("needs a text to compare with: `prefer: true` compares whole answers", "at")
     return CompiledCheck(name, shared, negated, ready.wanted, ready, _least(shared, kind, ready))
+
+
+def _with_inner(written: Any, make: Callable[[Run, str], Made], depth: int) -> Made:
+    """A check that applies another one. Raises BadCheck."""
+    try:
+        inner = compile_check(as_mapping(written), depth + 1)
+    except BadCheck as error:
+        raise BadCheck(str(error), f"check.{error.path}" if error.path else "check") from None
+    if any(inner.judge_questions()):
+        raise BadCheck("a judge cannot decide it here: `at: $record...` names the text for a judge", "check")
+    return make(inner.finding, inner.wanted)
 
 
 def _least(shared: CommonOptions, kind: Kind, ready: Made) -> float:
@@ -380,10 +410,22 @@ def _common_options(written: Mapping[str, Any]) -> CommonOptions:
         raise BadCheck("must be a number from 0 to 1e9", "weight")
     if shared.at is not None:
         try:
-            parse_path(shared.at)
+            parse_at(shared.at)
         except ValueError as error:
             raise BadCheck(str(error), "at") from None
     return shared
+
+
+_OF_RECORD = re.compile(r"\$record(?![^.\[])")
+
+
+def parse_at(path: str) -> tuple[tuple[str | int, ...], bool]:
+    """The steps of a check's `at`, and whether it begins at the record (`$record`), not at the answer's JSON (`$`).
+
+    Raises ValueError.
+    """
+    of_record = _OF_RECORD.match(path)
+    return parse_path("$" + path[of_record.end() :] if of_record else path), of_record is not None
 
 
 def _compile_composed(name: str, kind: str, negated: bool, written: Mapping[str, Any], depth: int) -> CompiledCheck:
@@ -435,7 +477,8 @@ def fallible(written: Mapping[str, Any]) -> bool:
             return any(fallible({part: True} if isinstance(part, str) else part) for part in value)
         kind = known_kinds().get(plain)
         if kind is not None:
-            return kind.fallible
+            inner = written.get("check") if kind.applies_another else None
+            return kind.fallible or (inner is not None and fallible(as_mapping(inner)))
     return False
 
 

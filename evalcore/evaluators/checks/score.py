@@ -13,7 +13,7 @@ from evalq.evalcore.contract.plugins import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import (
     LONGEST,
-    Answer,
+    CheckedAnswer,
     InvalidField,
     Usage,
     Vote,
@@ -422,7 +422,7 @@ def _score_line(line: _OutputLine) -> ScoredOutput:
     )
 
 
-def _mark_of(answer: Answer, line: _OutputLine) -> AnswerMark:
+def _mark_of(answer: CheckedAnswer, line: _OutputLine) -> AnswerMark:
     """The mark of an answer, to count answers by kind. Raises InvalidField."""
     how = line.plan.diversity
     if how is not None and how.by == "embedding":
@@ -450,12 +450,12 @@ def _votes(line: _OutputLine) -> tuple[Vote, ...]:
     return tuple(vote for vote in votes if vote.check in line.plan.questions)
 
 
-def _answer_of(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> Answer:
+def _answer_of(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> CheckedAnswer:
     """The output of a line. Raises InvalidField."""
     text = record.get("text")
     if text is not None and not isinstance(text, str):
         raise InvalidField(f"text: {kind_of(text)} where a string is wanted")
-    return Answer(output_of(record), text, usage, record.get("tool_calls"), votes, record)
+    return CheckedAnswer(output_of(record), text, usage, record.get("tool_calls"), votes, record)
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.contract.evaluator import OutputQuestion, Request, Stage
 from evalq.evalcore.errors import UsageError
-from evalq.evalcore.evaluators.checks.answer import LONGEST, Answer, lacks_output, output_of, text_digest
+from evalq.evalcore.evaluators.checks.answer import LONGEST, CheckedAnswer, lacks_output, output_of, text_digest
 from evalq.evalcore.evaluators.checks.cases import ExpandedCase
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS, PAIR, Embedding, pair_digest
 from evalq.evalcore.evaluators.checks.diversity.near import kind_of_text, normal
@@ -245,7 +245,9 @@ def other_answers(path: str) -> dict[tuple[str, int], str]:
 def _add_answer(answers: dict[tuple[str, int], str], record: dict[str, Any]) -> None:
     case, repeat, text = record.get("case"), record.get("repeat", 0), record.get("text")
     if isinstance(case, str) and type(repeat) is int:
-        answers.setdefault((case, repeat), Answer(output_of(record), text if isinstance(text, str) else None).text)
+        answers.setdefault(
+            (case, repeat), CheckedAnswer(output_of(record), text if isinstance(text, str) else None).text
+        )
 
 
 def _read_lines(path: str) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ import pytest
 from evalq.evalcore.contract.evaluator import Request
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import load_cases
-from evalq.evalcore.evaluators.checks.answer import Answer, Usage
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Usage
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
 from evalq.evalcore.evaluators.checks.inputs import complete_request
 from evalq.evalcore.evaluators.checks.params import Threshold
@@ -28,7 +28,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 def judged(check: dict[str, Any], output: Any, **took: Any) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
-    return compile_check(check).judge(Answer(output, None, Usage(**took)))
+    return compile_check(check).judge(CheckedAnswer(output, None, Usage(**took)))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_texts_to_compare_with_are_bounded() -> None:
     with pytest.raises(BadCheck, match="the limit is"):
         compile_check({"tool-calls": ["a"] * 201})
     many = [{"name": "a"}] * 2000
-    assert compile_check({"tool-calls": ["a"] * 200}).judge(Answer("x", None, None, many)).passed is True
+    assert compile_check({"tool-calls": ["a"] * 200}).judge(CheckedAnswer("x", None, None, many)).passed is True
 
 
 def test_tolerance_is_meant_in_decimals() -> None:

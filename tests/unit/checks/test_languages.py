@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
@@ -89,7 +89,7 @@ Ich kann keine Fehler finden, alles stimmt.
 
 
 def _said(check: dict[str, Any], text: Any) -> bool | None:
-    return compile_check(check).judge(Answer(text)).passed
+    return compile_check(check).judge(CheckedAnswer(text)).passed
 
 
 @pytest.mark.parametrize("text", REFUSALS)

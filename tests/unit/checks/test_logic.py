@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
 
 HOLDS: dict[str, Any] = {"contains": "a"}
@@ -20,7 +20,7 @@ TRUTH = {"true": HOLDS, "false": FAILS, "unlooked": UNLOOKED, "error": LACKING}
 
 def said(check: dict[str, Any]) -> str:
     """What becomes of a check, in a word."""
-    verdict = compile_check(check).judge(Answer("a"))
+    verdict = compile_check(check).judge(CheckedAnswer("a"))
     return word(verdict)
 
 
@@ -42,7 +42,7 @@ def word(verdict: CheckVerdict) -> str:
 def test_nothing_passes_because_nothing_was_there_to_look_at(name: str, part: dict[str, Any]) -> None:
     """Neither a composed check nor the one that negates it."""
     for before in ("", "not-"):
-        verdict = compile_check({f"{before}{name}": [part]}).judge(Answer("no json"))
+        verdict = compile_check({f"{before}{name}": [part]}).judge(CheckedAnswer("no json"))
         assert (verdict.passed, verdict.score, verdict.looked) == (False, 0.0, False)
         assert "nothing to look at" in verdict.found
 
@@ -77,7 +77,7 @@ def test_what_was_not_looked_at_adds_nothing_to_a_score(words: list[str], negate
         scores = []
         for instead in (HOLDS, FAILS):
             checks = [instead if each == "unlooked" else TRUTH[each] for each in known]
-            scores.append(compile_check({check: checks}).judge(Answer("a")).score)
-        told = compile_check({check: [TRUTH[each] for each in known]}).judge(Answer("a")).score
+            scores.append(compile_check({check: checks}).judge(CheckedAnswer("a")).score)
+        told = compile_check({check: [TRUTH[each] for each in known]}).judge(CheckedAnswer("a")).score
         assert told is not None
         assert told <= min(score for score in scores if score is not None) + 1e-12

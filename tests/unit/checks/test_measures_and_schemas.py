@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.similar import rouge_l, token_f1
@@ -33,7 +33,7 @@ SCHEMA: dict[str, Any] = {
 
 def judged(check: dict[str, Any], output: Any) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
-    return compile_check(check).judge(Answer(output))
+    return compile_check(check).judge(CheckedAnswer(output))
 
 
 # As computed with rouge-score 0.1.2 (rougeL, without stemming); the F1 by hand, from its definition.
@@ -183,7 +183,9 @@ def test_a_schema_says_the_same_however_much_of_the_stack_is_taken() -> None:
     answers: list[Any] = [{}]
     for _ in range(39):
         answers.append({"a": answers[-1]})
-    told = [[_below(calls, partial(check.judge, Answer(answer))).error for calls in (0, 200)] for answer in answers]
+    told = [
+        [_below(calls, partial(check.judge, CheckedAnswer(answer))).error for calls in (0, 200)] for answer in answers
+    ]
     assert [near for near, far in told if near != far] == []
     assert {near for near, _ in told} == {"", "the schema refers to itself without end"}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalq.checks import Answer, Finding, Kind, Made, Uncomputable
+from evalq.checks import CheckedAnswer, Finding, Kind, Made, Uncomputable
 from evalq.evalcore import version
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.plugins import name_checks
@@ -22,7 +22,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.workers.settings import load_settings
 
 
-def polite(answer: Answer, value: Any) -> bool:
+def polite(answer: CheckedAnswer, value: Any) -> bool:
     """Whether it says please.
 
     More of this is not shown.
@@ -30,7 +30,7 @@ def polite(answer: Answer, value: Any) -> bool:
     return "please" in answer.folded
 
 
-def share(answer: Answer, value: Any) -> float:
+def share(answer: CheckedAnswer, value: Any) -> float:
     """How much of it is the value."""
     if answer.text == "trip":
         raise KeyError("over this")
@@ -39,7 +39,7 @@ def share(answer: Answer, value: Any) -> float:
     return float(answer.text) if answer.text.startswith("-") else answer.text.count(value) / len(answer.text)
 
 
-def half(answer: Answer, value: Any) -> Finding:
+def half(answer: CheckedAnswer, value: Any) -> Finding:
     """Half of a surrogate pair, as names of files may have one."""
     if answer.text == "lacks":
         raise Uncomputable("no file \udcff")
@@ -78,7 +78,7 @@ def point(name: str, value: str) -> EntryPoint:
 
 def judged(check: dict[str, Any], output: str) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
-    return compile_check(check).judge(Answer(output))
+    return compile_check(check).judge(CheckedAnswer(output))
 
 
 def test_functions_and_kinds_are_checks_like_any(registered: list[EntryPoint]) -> None:

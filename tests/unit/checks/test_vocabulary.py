@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Usage
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Usage
 from evalq.evalcore.evaluators.checks.check import FOUND_CHARACTERS, WANTED_CHARACTERS, CheckVerdict, compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.registry import VOCABULARY
@@ -23,7 +23,7 @@ CALLS = [
 def judged(check: dict[str, Any], output: Any, **record: Any) -> CheckVerdict:
     """What becomes of ``check`` on an answer."""
     calls = record.pop("tool_calls", None)
-    return compile_check(check).judge(Answer(output, record.pop("text", None), Usage(**record), calls))
+    return compile_check(check).judge(CheckedAnswer(output, record.pop("text", None), Usage(**record), calls))
 
 
 PASSING: list[tuple[dict[str, Any], Any]] = [
@@ -246,7 +246,7 @@ def test_the_example_of_each_check_compiles_and_is_bounded(kind: Any) -> None:
     began = time.process_time()
     for example in (kind.example, {f"not-{key}" if key == kind.name else key: v for key, v in kind.example.items()}):
         compiled = compile_check({key.replace("not-not-", ""): value for key, value in example.items()})
-        verdict = compiled.judge(Answer(hostile, None, Usage(1, 1, 1, 1), []))
+        verdict = compiled.judge(CheckedAnswer(hostile, None, Usage(1, 1, 1, 1), []))
         assert len(verdict.wanted) <= WANTED_CHARACTERS
         assert len(verdict.found) <= FOUND_CHARACTERS
     assert time.process_time() - began < 2.0

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Usage
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Usage
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.evaluators.checks.vocabulary.registry import VOCABULARY
@@ -25,7 +25,7 @@ NO_JSON = "not JSON: invalid character (byte 0)"
 def judged(check: dict[str, Any], output: Any, **took: Any) -> Any:
     """What becomes of ``check`` on an answer."""
     calls = took.pop("calls", None)
-    return compile_check(check).judge(Answer(output, None, Usage(**took), calls))
+    return compile_check(check).judge(CheckedAnswer(output, None, Usage(**took), calls))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_the_page_of_checks_tells_what_holds_where_an_option_is_omitted(kind: An
     told = {row[0].removeprefix("| "): row[2] for row in rows[2:]}
     fields = msgspec.structs.fields(kind.options)
     assert set(told) == {field.encode_name for field in fields}
-    empty: tuple[Any, ...] = ("", None, {}, msgspec.UNSET, msgspec.NODEFAULT)
+    empty: tuple[Any, ...] = ("", None, {}, [], msgspec.UNSET, msgspec.NODEFAULT)
     for field in fields:
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         known = "-" if default in empty else str(default).lower()

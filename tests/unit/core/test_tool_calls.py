@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Uncomputable
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.evalcore.records.tool_calls import NoCall, calls_in, read_call, recorded_call
 
@@ -39,7 +39,7 @@ def test_every_form_has_its_arguments(form: dict[str, Any]) -> None:
     """By its own name, as text or as an object; checks hold `exact` against them, and imports keep them."""
     assert read_call(form)[:3] == ("go", ARGS, "")
     assert recorded_call(form) == {"name": "go", "arguments": ARGS}
-    answer = Answer("done", tool_calls=[form])
+    answer = CheckedAnswer("done", tool_calls=[form])
     assert _passed({"calls-tool": "go", "exact": True, "arguments": ARGS}, answer) is True
     assert _passed({"calls-tool": "go", "exact": True}, answer) is False
     assert _passed({"tool-calls": ["go"], "exact": True}, answer) is False
@@ -64,7 +64,7 @@ ANSWERS = [
 def test_an_answer_has_its_calls_where_its_provider_puts_them(answer: Any) -> None:
     """Chat completions, Messages, Responses, Gemini, Converse, LangChain."""
     assert [call[:3] for call in calls_in(answer) or ()] == [("go", ARGS, "")]
-    assert [call.name for call in Answer(answer).tool_calls] == ["go"]
+    assert [call.name for call in CheckedAnswer(answer).tool_calls] == ["go"]
 
 
 @pytest.mark.parametrize("answer", ["text", 3, None, {}, {"content": "x"}, {"output": [1, 2]}, ["a"], {"content": []}])
@@ -72,7 +72,7 @@ def test_data_that_says_nothing_of_calls_is_no_empty_list(answer: Any) -> None:
     """No check of calls passes on it."""
     assert calls_in(answer) is None
     with pytest.raises(Uncomputable):
-        _ = Answer(answer).tool_calls
+        _ = CheckedAnswer(answer).tool_calls
 
 
 def test_a_message_without_calls_has_none() -> None:
@@ -97,7 +97,7 @@ def test_arguments_that_cannot_be_read_decide_nothing(form: dict[str, Any]) -> N
     """Neither a check that rests on them nor its opposite passes; one that asks for the name alone does."""
     call = read_call(form)
     assert call.unread
-    answer = Answer("done", tool_calls=[form])
+    answer = CheckedAnswer("done", tool_calls=[form])
     options: tuple[dict[str, Any], ...] = ({"exact": True}, {"arguments": ARGS})
     for name, value in (("calls-tool", "go"), ("not-calls-tool", "go")):
         for more in options:
@@ -108,7 +108,7 @@ def test_arguments_that_cannot_be_read_decide_nothing(form: dict[str, Any]) -> N
     assert _passed({"tool-calls": ["go"], "order": "exact"}, answer) is True
     assert _passed({"calls-tool": "stop", "exact": True}, answer) is False
     # Where others decide, it does not matter.
-    both = Answer("done", tool_calls=[form, FORMS[0]])
+    both = CheckedAnswer("done", tool_calls=[form, FORMS[0]])
     assert _passed({"calls-tool": "go", "arguments": ARGS}, both) is True
     assert _passed({"tool-calls": [{"name": "go", "arguments": ARGS}]}, both) is True
     assert "cannot be read" in str(_passed({"calls-tool": "go", "arguments": ARGS, "max": 1}, both))
@@ -123,10 +123,10 @@ def test_without_a_name_it_is_no_call() -> None:
         with pytest.raises(NoCall):
             read_call(form)
     with pytest.raises(Uncomputable, match=r"tool_calls\[1\]: "):
-        _ = Answer("x", tool_calls=[{"name": "go"}, {}]).tool_calls
+        _ = CheckedAnswer("x", tool_calls=[{"name": "go"}, {}]).tool_calls
 
 
-def _passed(check: dict[str, Any], answer: Answer) -> bool | str | None:
+def _passed(check: dict[str, Any], answer: CheckedAnswer) -> bool | str | None:
     """Whether it passes; where it could look at nothing, why."""
     said = compile_check(check).judge(answer)
     assert said.looked or said.passed is False

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Unfit
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     BadCheck,
     Bounds,
@@ -44,7 +44,7 @@ def refuse_false(value: bool | None) -> None:
 def _is_json(value: bool | None, options: Any) -> Made:
     refuse_false(value)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         if not isinstance(answer.output, str):
             return holds(True, kind_of(answer.output))
         try:
@@ -59,7 +59,7 @@ def _is_json(value: bool | None, options: Any) -> Made:
 def _contains_json(value: bool | None, options: Any) -> Made:
     refuse_false(value)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         try:
             return holds(True, kind_of(answer.json))
         except NoJson as error:
@@ -80,7 +80,7 @@ def _json_path(path: str, options: PathOptions) -> Made:
 
     within = Bounds(options.is_, options.tolerance, options.relative) if numeric else None
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         try:
             value = find_at(answer.json, steps, "the answer")
         except NoJson as error:

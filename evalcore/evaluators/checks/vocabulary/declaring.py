@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import re2
 
-from evalq.evalcore.evaluators.checks.answer import Answer
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.records.prompts import Asked
 
 
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     found: str
 
 
-Run = Callable[[Answer], Finding]
+Run = Callable[[CheckedAnswer], Finding]
 
 
 class JudgeQuestion(NamedTuple):
@@ -56,7 +56,8 @@ class Made(NamedTuple):
 
     ``run`` raises `Uncomputable` if the record lacks the data for the check. ``least`` is the lowest score that passes,
     if that depends on the options. ``scaled`` converts a ``threshold`` in other units to a score, and raises BadCheck.
-    ``question`` is for checks that judges decide.
+    ``question`` is for checks that judges decide. ``inner`` is for a check that applies another one, which stands in
+    its option ``check``: as it is written, and the function that makes the whole from its run and its words.
     """
 
     wanted: str
@@ -64,6 +65,7 @@ class Made(NamedTuple):
     least: float | None = None
     scaled: Callable[[float], float] | None = None
     question: JudgeQuestion | None = None
+    inner: tuple[Any, Callable[[Run, str], Made]] | None = None
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +79,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     struct of its options, each with a default. ``make`` gets both and raises BadCheck. ``threshold`` is the default for
     the lowest score that passes; None for checks that hold or do not. ``needs`` is the extra that installs its
     requirements; ``example`` is a check in a cases file. ``fallible``: its verdict may be wrong, like that of a model;
-    people label some answers to measure how often.
+    people label some answers to measure how often. ``applies_another``: its option ``check`` is a check.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | None = None
     needs: str = ""
     fallible: bool = False
+    applies_another: bool = False
 
 
 def holds(fine: bool, found: str) -> Finding:
@@ -104,8 +107,11 @@ _ROOM = Context(prec=10_000, Emin=-1_000_000, Emax=1_000_000, traps=[Inexact])
 """Floats have 1,074 decimals at most, their products twice that, and whole numbers in a file some thousand digits."""
 
 
-def same_json(left_value: Any, right_value: Any) -> bool:
-    """Whether two JSON values are equal: numbers by value, keys in any order; true is not 1."""
+def same_json(left_value: Any, right_value: Any, tolerance: float = 0.0, relative: float = 0.0) -> bool:
+    """Whether two JSON values are equal: numbers by value, keys in any order; true is not 1.
+
+    With a tolerance, numbers are equal within the `Bounds` of the right one.
+    """
     # No recursion: an answer may nest deeper than the interpreter's stack.
     pairs = [(left_value, right_value)]
     while pairs:
@@ -122,9 +128,15 @@ def same_json(left_value: Any, right_value: Any) -> bool:
             # By identity, since True == 1 in Python; a dict or list here meets another type, and differs.
             if left is not right:
                 return False
-        elif left != right:
+        elif left != right and not _is_near(left, right, tolerance, relative):
             return False
     return True
+
+
+def _is_near(left: Any, right: Any, tolerance: float, relative: float) -> bool:
+    if not (tolerance or relative) or not isinstance(left, int | float) or not isinstance(right, int | float):
+        return False
+    return left in Bounds(right, tolerance, relative)
 
 
 def exact(value: float | Decimal) -> Decimal:

@@ -11,7 +11,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import LONGEST, Answer, Uncomputable, Unreadable, first_votes, text_digest
+from evalq.evalcore.evaluators.checks.answer import (
+    LONGEST,
+    CheckedAnswer,
+    Uncomputable,
+    Unreadable,
+    first_votes,
+    text_digest,
+)
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     BadCheck,
     Finding,
@@ -195,7 +202,7 @@ class _Ballot(NamedTuple):
     reason: str
 
 
-def _read_ballot(answer: Answer, question: JudgeQuestion) -> _Ballot:
+def _read_ballot(answer: CheckedAnswer, question: JudgeQuestion) -> _Ballot:
     """The recorded verdicts on an answer. Raises Uncomputable if no majority of the votes is readable."""
     if len(answer.text) > LONGEST:
         raise Uncomputable(f"{len(answer.text):,} characters, too long to be judged")
@@ -220,7 +227,7 @@ def _read_ballot(answer: Answer, question: JudgeQuestion) -> _Ballot:
     return _Ballot(orders, reason)
 
 
-def _require_one_judge(answer: Answer, question: JudgeQuestion) -> None:
+def _require_one_judge(answer: CheckedAnswer, question: JudgeQuestion) -> None:
     """Raise Uncomputable if nobody judged the answer, or several judges did and the check names none."""
     same = [vote for vote in answer.judgements if vote.check == question.key]
     judges = sorted({vote.judge for vote in same if vote.about == text_digest(answer.text)})
@@ -264,7 +271,7 @@ def _passing(name: str, task: Task, slot: str) -> Callable[[Any, JudgeOptions], 
             raise BadCheck("text is wanted", name)
         question = _question_of(name, value, options, task, {slot: text}, _pass_of)
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             ballot = _read_ballot(answer, question)
             verdict, count = _majority(ballot.orders[0], question.votes)
             return Finding(float(verdict), _describe("pass" if verdict else "no pass", count, question, ballot))
@@ -301,7 +308,7 @@ def _score(value: str, options: ScoreOptions) -> Made:
     texts = {"criterion": value, "from": lowest, "to": highest}
     question = _question_of("score", value, options, SCORE, texts, read)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         ballot = _read_ballot(answer, question)
         median = statistics.median(ballot.orders[0])
         return Finding(
@@ -324,7 +331,7 @@ def _prefer(value: str | bool, options: PreferOptions) -> Made:
     texts = {"other": value} if isinstance(value, str) else {}
     question = _question_of("prefer", value, options, PREFER, texts, _better_of)._replace(against=not texts)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         ballot = _read_ballot(answer, question)
         won = [_winner(votes, question.votes, order) for order, votes in enumerate(ballot.orders)]
         # A verdict that changes with the order is about the order.

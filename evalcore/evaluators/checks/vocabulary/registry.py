@@ -18,8 +18,8 @@ import msgspec
 
 from evalq.evalcore.contract.plugins import CHECKS, cached_until_named, load, plug_ins
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable
-from evalq.evalcore.evaluators.checks.vocabulary import data, judged, schema, similar, text, tools
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Uncomputable
+from evalq.evalcore.evaluators.checks.vocabulary import data, judged, limits, schema, similar, text, tools
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import Finding, Kind, Made, NoOptions, Run
 from evalq.evalcore.naming import shorten
 
@@ -36,7 +36,7 @@ VOCABULARY: Mapping[str, Kind] = {
         data.KINDS,
         schema.KINDS,
         tools.KINDS,
-        tools.USAGE_KINDS,
+        limits.KINDS,
         text.REFUSAL_KINDS,
         judged.KINDS,
     )
@@ -84,11 +84,11 @@ def _kind(point: EntryPoint) -> Kind:
     return msgspec.structs.replace(loaded, make=_guard_make(loaded.make))
 
 
-def _make_from_function(function: Callable[[Answer, Any], Any]) -> Callable[[Any, NoOptions], Made]:
+def _make_from_function(function: Callable[[CheckedAnswer, Any], Any]) -> Callable[[Any, NoOptions], Made]:
     def make(value: Any, options: NoOptions) -> Made:
         wanted = value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             result = function(answer, value)
             return result if isinstance(result, Finding) else Finding(float(result), answer.text)
 
@@ -114,7 +114,7 @@ def _without_surrogates(text: str) -> str:
 
 
 def _guard_run(run: Run) -> Run:
-    def guarded(answer: Answer) -> Finding:
+    def guarded(answer: CheckedAnswer) -> Finding:
         try:
             score, found = run(answer)
             in_range, value, text = (

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Uncomputable, Unfit
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     BadCheck,
     Finding,
@@ -73,20 +73,33 @@ class _Steps:
 
 
 def _schema(value: dict[str, Any] | bool, options: NoOptions) -> Made:
-    validator, steps = _validator(value)
+    check = conforms(value)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         try:
             instance = answer.json
         except NoJson as error:
             raise Unfit(str(error)) from None
+        return check(instance)
+
+    return Made(canonical_json(value).decode(), run)
+
+
+def conforms(schema: dict[str, Any] | bool) -> Callable[[Any], Finding]:
+    """Whether a value is valid by ``schema``, as a function that raises Unfit for one that is too deep or too large.
+
+    Raises BadCheck for what is no schema.
+    """
+    validator, steps = _validator(schema)
+
+    def check(instance: Any) -> Finding:
         if _is_deeper(instance, _DEEPEST):
             raise Unfit(f"nested deeper than {_DEEPEST} levels")
         if steps.unevaluated and _is_larger(instance, _MOST_MEMBERS):
             raise Unfit(f"more than {_MOST_MEMBERS} members in one object or list, too many for unevaluated ones")
         return _validate(validator, steps, instance)
 
-    return Made(canonical_json(value).decode(), run)
+    return check
 
 
 def _validate(validator: Validator, steps: _Steps, instance: Any) -> Finding:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Unfit, plain
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Unfit, plain
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     BadCheck,
     Bounds,
@@ -57,7 +57,7 @@ class FormOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     normalize: Normal = "none"
 
 
-def _measure(answer: Answer, measure: Callable[[str], float]) -> Finding:
+def _measure(answer: CheckedAnswer, measure: Callable[[str], float]) -> Finding:
     text = answer.prose
     if len(text) > _LONGEST:
         raise Unfit(f"{len(text)} characters, too long to compare")
@@ -75,7 +75,7 @@ def _edit_similarity(value: str, options: CaseOptions) -> Made:
     fold, form = options.ignore_case, options.normalize
     wanted = plain(value, fold, form)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         return _measure(answer, lambda _: Levenshtein.normalized_similarity(answer.plain(fold, form), wanted))
 
     return Made(quoted(value), run)
@@ -85,7 +85,7 @@ def _edit_distance(value: str, options: DistanceOptions) -> Made:
     _require_short(value)
     wanted = plain(value, options.ignore_case, options.normalize)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         # `prose` first, since it raises for data.
         text = answer.plain(options.ignore_case, options.normalize) if answer.prose else ""
         # There are at least as many edits as the lengths differ: above the bound, there is no need to compare.
@@ -139,7 +139,7 @@ def _make_from_measure(measure: Callable[[str, str], float]) -> Callable[[str, F
         _require_short(value)
         wanted, form = plain(value, False, options.normalize), options.normalize
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             return _measure(answer, lambda text: measure(plain(text, False, form), wanted))
 
         return Made(quoted(value), run)
@@ -156,7 +156,7 @@ def _chrf(value: str, options: NoOptions) -> Made:
         raise BadCheck("chrf needs the package sacrebleu: pip install 'evalq[chrf]'") from None
     measure: Any = CHRF()
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         return _measure(answer, lambda text: measure.sentence_score(text, [value]).score / 100)
 
     return Made(quoted(value), run)
@@ -292,7 +292,7 @@ def _number(written: int | float | str, options: NumberOptions) -> Made:
     about = "about " if options.tolerance or options.relative else ""
     which = {"any": "a number", "first": "the first number", "last": "the last number", "only": "the only number"}
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         numbers = list(numbers_in(answer.text, decimal_comma=options.decimal_comma))
         if options.which == "any":
             return holds(any(each in bounds for each in numbers), _list_numbers(numbers) or f"no number: {answer.text}")

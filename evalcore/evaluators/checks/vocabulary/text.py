@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from evalq.evalcore.evaluators.checks.answer import Answer, Form, Unfit, plain
+from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Form, Unfit, plain
 from evalq.evalcore.evaluators.checks.vocabulary.data import refuse_false
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
     BadCheck,
@@ -74,7 +74,7 @@ def _equals(value: Any, options: EqualsOptions) -> Made:
         if options.trim:
             wanted = wanted.strip()
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             text = answer.plain(options.ignore_case, options.normalize)
             return holds((text.strip() if options.trim else text) == wanted, answer.text)
 
@@ -84,7 +84,7 @@ def _equals(value: Any, options: EqualsOptions) -> Made:
     if option := next((name for name, on in text_options.items() if on), ""):
         raise BadCheck("is only for texts", option)
 
-    def run_json(answer: Answer) -> Finding:
+    def run_json(answer: CheckedAnswer) -> Finding:
         try:
             return holds(same_json(answer.json, value), answer.text)
         except NoJson as error:
@@ -100,7 +100,7 @@ def _contains_several(all_of: bool, folded: bool) -> Any:
         wanted = [plain(text, ignore, options.normalize) for text in value]
         verb = "all of" if all_of else "any of"
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             text = answer.plain(ignore, options.normalize)
             # The message shows the texts as written, not as compared.
             missing = [shown for shown, text_wanted in zip(value, wanted, strict=True) if text_wanted not in text]
@@ -119,7 +119,7 @@ def _contains(folded: bool) -> Any:
         ignore = folded or options.ignore_case
         wanted = plain(value, ignore, options.normalize)
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             return holds(wanted in answer.plain(ignore, options.normalize), answer.text)
 
         return Made(quoted(value), run)
@@ -131,7 +131,7 @@ def _begins_or_ends(end: bool) -> Any:
     def make(value: str, options: CaseOptions) -> Made:
         wanted = plain(value, options.ignore_case, options.normalize)
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             text = answer.plain(options.ignore_case, options.normalize)
             return holds(text.endswith(wanted) if end else text.startswith(wanted), answer.text)
 
@@ -143,7 +143,7 @@ def _begins_or_ends(end: bool) -> Any:
 def _regex(value: str, options: RegexOptions) -> Made:
     pattern = compile_pattern(value, ignore_case=options.ignore_case, dotall=options.dotall)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         match = pattern.search(answer.encoded)
         if match is None:
             return holds(False, answer.text)
@@ -164,7 +164,7 @@ def _length(most: bool) -> Any:
     def make(value: int, options: LengthOptions) -> Made:
         unit = options.unit
 
-        def run(answer: Answer) -> Finding:
+        def run(answer: CheckedAnswer) -> Finding:
             count = _count(answer.text, unit)
             return holds(count <= value if most else count >= value, f"{count} {unit}")
 
@@ -284,7 +284,7 @@ def _captures(value: str | list[str], options: CaptureOptions) -> Made:
     patterns = [compile_pattern(each) for each in ([value] if isinstance(value, str) else value)]
     known = {_plain_capture(each, options) for each in wanted}
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         # The first pattern that occurs decides, so that a lenient one can follow a strict one.
         captured = next(filter(None, (_captured(pattern, answer.encoded, options.which) for pattern in patterns)), None)
         if captured is None:
@@ -453,7 +453,7 @@ _APOSTROPHES = str.maketrans("\u2019\u2018", "''")
 def _refusal(value: bool | None, options: Any) -> Made:
     refuse_false(value)
 
-    def run(answer: Answer) -> Finding:
+    def run(answer: CheckedAnswer) -> Finding:
         # Only near the beginning: a long answer may mention somewhere that something cannot be done.
         beginning = " ".join(answer.text[: 2 * _BEGINNING].split())[:_BEGINNING]
         folded = beginning.translate(_APOSTROPHES).casefold()
