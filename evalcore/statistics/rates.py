@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from evalq.evalcore.statistics.distributions import beta_cdf, smallest, student_t
@@ -68,8 +69,21 @@ def pass_hat_k(passed: int, answers: int, k: int) -> float | None:
     return math.prod(max(0, passed - at) / (answers - at) for at in range(k))
 
 
-def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
+def exact_sum(values: Iterable[float], times: Iterable[int]) -> float:
+    """The sum of values that occur so many times each, rounded once: the same as of all of them in any order."""
+    return math.fsum(chain.from_iterable(map(repeat, values, times)))
+
+
+def mean_rate(rates: Sequence[Rate], times: Sequence[int]) -> float | None:
+    """The mean by weight over cases of the same rates, so many of each; None without weights."""
+    whole = exact_sum((rate.weight for rate in rates), times)
+    return exact_sum((rate.weight * rate.value for rate in rates), times) / whole if whole else None
+
+
+def clustered(rates: Sequence[Rate], alpha: float = ALPHA, times: Sequence[int] = ()) -> Interval | None:
     """The interval of the mean pass rate over cases like these, which are clusters of answers; None without weights.
+
+    ``times`` says how many cases have each rate; one each without it.
 
     The result is the hull of two intervals. One is Korn and Graubard's (1998): Clopper and Pearson's for the effective
     number of answers, by the variance between cases. The other is Student's over the cases and one more, which fails at
@@ -77,18 +91,20 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
     one rate, their variance is unknown, and each counts as one answer. For a single case, the interval is about that
     case alone.
     """
+    several = times or [1] * len(rates)
     counted = [rate for rate in rates if rate.weight > 0]
+    number = [count for rate, count in zip(rates, several, strict=True) if rate.weight > 0]
     if not counted:
         return None
-    whole = math.fsum(rate.weight for rate in counted)
-    mean = min(1.0, max(0.0, math.fsum(rate.weight * rate.value for rate in counted) / whole))
+    whole, cases = exact_sum((rate.weight for rate in counted), number), sum(number)
+    mean = min(1.0, max(0.0, exact_sum((rate.weight * rate.value for rate in counted), number) / whole))
     # The effective number of cases (Kish): near 1 if one case has nearly all of the weight.
-    heads = whole * whole / math.fsum(rate.weight * rate.weight for rate in counted)
-    if len(counted) == 1:
+    heads = whole * whole / exact_sum((rate.weight * rate.weight for rate in counted), number)
+    if cases == 1:
         # One case says nothing about others: this interval is about its own rate.
         return exact_interval(mean * counted[0].answers, counted[0].answers, alpha)
-    spread = math.fsum((rate.weight * (rate.value - mean)) ** 2 for rate in counted)
-    variance = len(counted) / (len(counted) - 1) * spread / (whole * whole)
+    spread = exact_sum(((rate.weight * (rate.value - mean)) ** 2 for rate in counted), number)
+    variance = cases / (cases - 1) * spread / (whole * whole)
     # Compare with a tolerance: a mean by unequal weights is rounded.
     alike = max(rate.value for rate in counted) - min(rate.value for rate in counted) < _ROUNDING
     if alike or variance <= 0.0:
@@ -96,7 +112,8 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA) -> Interval | None:
     # The degrees of freedom of as many cases of equal weight: if few cases have most of it, few show the variance.
     freedom = max(1.0, heads - 1.0)
     t = student_t(freedom, alpha)
-    effective = _effective(sum(rate.answers for rate in counted), freedom, mean, variance, alpha)
+    answers = sum(rate.answers * count for rate, count in zip(counted, number, strict=True))
+    effective = _effective(answers, freedom, mean, variance, alpha)
     low, high = exact_interval(mean * effective, effective, alpha)
     half = t * heads * math.sqrt(variance) / (heads + 1)
     return Interval(

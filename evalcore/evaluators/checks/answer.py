@@ -19,6 +19,7 @@ from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
 
 __all__ = [
     "LONGEST",
+    "NOTHING_USED",
     "CheckedAnswer",
     "Form",
     "InvalidField",
@@ -178,7 +179,7 @@ class Usage(NamedTuple):
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
 
 
-_NOTHING = Usage()
+NOTHING_USED = Usage()
 Form = Literal["none", "nfc", "nfkc"]
 """A normal form of Unicode (UAX 15)."""
 
@@ -216,7 +217,7 @@ class CheckedAnswer:
         self.output = output
         self.record = record or {}
         self.judgements = judgements
-        self.usage = usage or _NOTHING
+        self.usage = usage or NOTHING_USED
         self._text = text
         self._data = text is None and (output is None or isinstance(output, list | dict))
         self._plain: dict[tuple[bool, Form], str] = {}
@@ -372,13 +373,12 @@ def why_no_output(record: dict[str, Any]) -> str:
 
 
 _USAGE_KEYS = frozenset(("cost", "latency_seconds", "seconds", "first_token_seconds", "usage", *_TOKENS, "attempts"))
-_UNKNOWN = Usage()
 
 
 def usage_of(record: dict[str, Any]) -> Usage:
     """The usage of the output: by the keys of the line, or else by its attempts. Raises InvalidField."""
     if _USAGE_KEYS.isdisjoint(record):
-        return _UNKNOWN  # most recorded outputs
+        return NOTHING_USED  # most recorded outputs
     cost, latency, first = (_amount(record, key, "") for key in ("cost", "latency_seconds", "first_token_seconds"))
     latency = _amount(record, "seconds", "") if latency is None else latency
     prompt, completion = _tokens_of(record)

@@ -6,18 +6,18 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from evalq.evalcore.contract.params import boolean_meant
-from evalq.evalcore.contract.plugins import on_naming
+from evalq.evalcore.contract.plugins import cached_until_named, on_naming
 from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Uncomputable, Unfit
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, JudgeQuestion, Kind, Made, Run
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.naming import join, kind_of, shorten
+from evalq.evalcore.naming import is_text, join, kind_of, shorten
 from evalq.evalcore.records.json_values import NoJson, NothingThere, find_at, parse_path
 from evalq.evalcore.statistics.exact import is_below
 
@@ -55,13 +55,21 @@ class CommonOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CompiledCheck:
     """A check ready to judge answers."""
 
-    __slots__ = ("_at", "_at_record", "_made", "_negated", "_threshold", "name", "wanted", "weight")
+    __slots__ = ("_at", "_at_record", "_made", "_negated", "_threshold", "fallible", "name", "wanted", "weight")
 
     def __init__(
-        self, name: str, shared: CommonOptions, negated: bool, wanted: str, made: Made | None, least: float
+        self,
+        name: str,
+        shared: CommonOptions,
+        negated: bool,
+        wanted: str,
+        made: Made | None,
+        least: float,
+        fallible: bool = False,
     ) -> None:
         self.name = shorten(shared.name or name)
         self.weight = shared.weight
+        self.fallible = fallible
         self.wanted = shorten(f"not: {wanted}" if negated else wanted, WANTED_CHARACTERS)
         self._negated = negated
         self._threshold = least
@@ -73,6 +81,8 @@ class CompiledCheck:
 
     def judge(self, answer: CheckedAnswer) -> CheckVerdict:
         """The verdict on ``answer``."""
+        if self._at is None:
+            return self._verdict(answer)
         try:
             answer = self._select(answer)
         except (NoJson, NothingThere) as error:
@@ -126,7 +136,7 @@ class CompiledCheck:
         except Unfit as error:
             return self._nothing_to_check(str(error))
         # As decimals: in floats 1 - 8/25 is a little less than .68.
-        passed = not is_below(score, self._threshold)
+        passed = score >= self._threshold or not is_below(score, self._threshold)
         if self._negated:
             passed, score = not passed, 1.0 - score
         return CheckVerdict(self.name, passed, score, self.wanted, shorten(found, FOUND_CHARACTERS), "", self.weight)
@@ -141,7 +151,7 @@ class ComposedCheck(CompiledCheck):
         self, name: str, shared: CommonOptions, negated: bool, kind: str, parts: Sequence[CompiledCheck], count: int
     ) -> None:
         wanted = f"{count} of {len(parts)} checks" if kind == "at-least" else f"{kind} of {len(parts)} checks"
-        super().__init__(name, shared, negated, wanted, None, 0.0)
+        super().__init__(name, shared, negated, wanted, None, 0.0, any(part.fallible for part in parts))
         self._kind, self._parts, self._count = kind, parts, count
 
     def judge_questions(self) -> Iterator[JudgeQuestion]:
@@ -259,9 +269,11 @@ def _takes_nothing(kind: Kind) -> bool:
 class _CompiledChecks:
     """A bounded cache of compiled checks."""
 
-    _BUDGET, _BYTES_EACH = 64 << 20, 200
+    _BUDGET, _BYTES_EACH = 64 << 20, 1000
+    _MOST_QUICK = 4096
 
     def __init__(self) -> None:
+        self._quick: dict[tuple[str, str | int], CompiledCheck] = {}
         self._checks: dict[bytes, CompiledCheck] = {}
         self._left = self._BUDGET
 
@@ -269,6 +281,17 @@ class _CompiledChecks:
         """The check from the cache or `compile_check`: templates give many cases the same, and each is validated before
         use. Raises BadCheck, also for data that is not plain JSON.
         """
+        if len(written) == 1:
+            ((name, value),) = written.items()
+            plain = _plain_checks().get(name)
+            # Not a text with half a surrogate pair: it goes through the same JSON as everywhere.
+            if plain is not None and plain.kind.quick and (type(value) is int or _is_encodable(value)):
+                check = self._quick.get((name, value))
+                if check is None:
+                    if len(self._quick) >= self._MOST_QUICK:
+                        self._quick.clear()
+                    check = self._quick[name, value] = plain.compile(value)
+                return check
         key = _key(written)
         check = self._checks.get(key)
         if check is None:
@@ -282,8 +305,44 @@ class _CompiledChecks:
 
     def clear(self) -> None:
         """Empty the cache."""
+        self._quick.clear()
         self._checks.clear()
         self._left = self._BUDGET
+
+
+def _is_encodable(value: Any) -> bool:
+    return type(value) is str and (value.isascii() or is_text(value))
+
+
+class _PlainCheck(NamedTuple):
+    """A check of one key, without options, under the ``name`` that it has in a file."""
+
+    name: str
+    kind: Kind
+    negated: bool
+    options: Any
+    """The options of the kind, none given."""
+
+    def compile(self, value: Any) -> CompiledCheck:
+        """The check with that value, as `compile_check` makes it. Raises BadCheck."""
+        name, kind, negated, options = self
+        converted = _convert(value, kind.value, name)
+        try:
+            ready = kind.make(converted, options)
+        except BadCheck as error:
+            raise BadCheck(str(error), error.path or name) from None
+        least = _least(_NO_OPTIONS, kind, ready)
+        return CompiledCheck(name, _NO_OPTIONS, negated, ready.wanted, ready, least, kind.fallible)
+
+
+@cached_until_named
+def _plain_checks() -> Mapping[str, _PlainCheck]:
+    """All checks by name, and the opposite of each."""
+    kinds = known_kinds().items()
+    return {
+        **{name: _PlainCheck(name, kind, False, _convert({}, kind.options, "")) for name, kind in kinds},
+        **{_NOT + name: _PlainCheck(_NOT + name, kind, True, _convert({}, kind.options, "")) for name, kind in kinds},
+    }
 
 
 compiled = _CompiledChecks()
@@ -329,7 +388,7 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> CompiledCheck:
         ready = _with_inner(*ready.inner, depth)
     if shared.at is not None and ready.question is not None and ready.question.against:
         raise BadCheck("needs a text to compare with: `prefer: true` compares whole answers", "at")
-    return CompiledCheck(name, shared, negated, ready.wanted, ready, _least(shared, kind, ready))
+    return CompiledCheck(name, shared, negated, ready.wanted, ready, _least(shared, kind, ready), fallible(written))
 
 
 def _with_inner(written: Any, make: Callable[[Run, str], Made], depth: int) -> Made:
@@ -381,6 +440,8 @@ def _name(written: Mapping[str, Any]) -> str:
 
 def name_of_check(written: Mapping[str, Any]) -> str:
     """The name of a valid check, as `CompiledCheck` has it, without compiling it."""
+    if len(written) == 1 and (name := next(iter(written))) in _plain_checks():
+        return name
     return shorten(written.get("name") or _name(written))
 
 

@@ -25,6 +25,7 @@ from evalq.evalcore.contract.evaluator import (
 )
 from evalq.evalcore.contract.measures import Judged, Measure, Measures, Number, Observation, spread_of
 from evalq.evalcore.contract.repeats import count_first, leave_out_repeated
+from evalq.evalcore.evaluators.checks.answer import NOTHING_USED
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, any_judged
 from evalq.evalcore.evaluators.checks.inputs import (
     ENDINGS,
@@ -38,7 +39,7 @@ from evalq.evalcore.evaluators.checks.inputs import (
 from evalq.evalcore.evaluators.checks.params import ChecksParams
 from evalq.evalcore.evaluators.checks.report import checks_section
 from evalq.evalcore.evaluators.checks.sample import write_sample
-from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
+from evalq.evalcore.evaluators.checks.score import NO_LABELS, ScoredOutput, scorer_for
 from evalq.evalcore.evaluators.checks.stages import judge_stage, outputs_to_judge
 from evalq.evalcore.evaluators.checks.state import ChecksGatherer, ChecksState
 from evalq.evalcore.evaluators.checks.views import VIEWS
@@ -192,6 +193,10 @@ def record_line(record: str, test: ScoredOutput, *, with_plain: bool = False) ->
 
     ``with_plain`` adds the result by checks that are not fallible.
     """
+    plain = test.status == "passed" and test.usage is NOTHING_USED and test.labels is NO_LABELS and not with_plain
+    if plain and test.plan is not None and test.plan.plain:
+        case = test.plan.case.id
+        return _encode(_RecordLine(record, case, test.repeat, "passed", True, test.score, None, test.checks))
     line = _RecordLine(
         record,
         test.plan.case.id if test.plan else None,

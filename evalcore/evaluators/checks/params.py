@@ -171,7 +171,11 @@ class ChecksParams(Params):
 
     def selected(self) -> tuple[Case, ...]:
         """The cases with ``tag``, in the order of the files."""
-        return tuple(case for case in self.cases if not self.tag or self.tag in case.tags)
+        return tuple(filter(self.selects, self.cases))
+
+    def selects(self, case: Case) -> bool:
+        """Whether a case has ``tag``."""
+        return not self.tag or self.tag in case.tags
 
 
 def thresholds_of(case: Case, params: ChecksParams) -> tuple[Threshold, ...]:

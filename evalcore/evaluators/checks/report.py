@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -16,14 +16,14 @@ from evalq.evalcore.evaluators.checks.check import name_of_check
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.report import diversity_section
 from evalq.evalcore.evaluators.checks.labels import labels_section, on_trust, trusted_checks
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Threshold, thresholds_of
+from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Threshold, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseCounts, ChecksState
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.mode_share import rejected
 from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
-from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, pass_at_k, pass_hat_k
+from evalq.evalcore.statistics.rates import ALPHA, Rate, clustered, exact_interval, mean_rate, pass_at_k, pass_hat_k
 from evalq.evalcore.statistics.sequences import MOST_LOOKS, log_e_above, log_e_below, rate_limits, rate_sequence
 
 Verdict = Literal["holds", "fails", "inconclusive", "no_data"]
@@ -144,22 +144,29 @@ _SETTLED = frozenset(("holds", "fails", "collapsed", "diverse"))
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 
 Counted = tuple[Case, CaseCounts]
+_NOTHING = CaseCounts()
+"""The counts of every case without an output; nobody may change them."""
 
 
 def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksParams) -> dict[str, Json]:
     """``results`` of report.json; several inputs count as one, and a repeat in two of them as two outputs."""
     state = _merge_states([result.state for result in results])
-    positions = {case.id: index for index, case in enumerate(params.cases)}
     # States number all cases of the params, also those outside of the tag.
-    cases = [(case, state.cases.get(positions[case.id], CaseCounts())) for case in params.selected()]
-    passed = sum(counted.passed for _, counted in cases)
-    failed = sum(counted.failed for _, counted in cases)
+    cases = [
+        (case, state.cases.get(index, _NOTHING)) for index, case in enumerate(params.cases) if params.selects(case)
+    ]
+    alike = _alike(cases)
     # From the tally, since lines of unknown cases are errors, too.
     errors = sum(result.tally.errors for result in results)
     entries, demands = _entries(cases, params)
-    drawn = [(case, state.drawn.get(positions[case.id], KindCounts()), counted.planned) for case, counted in cases]
+    drawn = [
+        (case, state.drawn.get(index, KindCounts()), state.cases.get(index, _NOTHING).planned)
+        for index, case in enumerate(params.cases)
+        if params.selects(case) and diversity_of(case, params) is not None
+    ]
     diversity = diversity_section(drawn, params)
     kinds = {entry["case"]: entry["verdict"] for entry in diversity["diversity"]["by_case"]} if diversity else {}
+    passed, failed = (sum(getattr(each.counted, name) * each.times for each in alike) for name in ("passed", "failed"))
     return {
         "outputs": {
             "total": passed + failed + errors,
@@ -170,15 +177,15 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "cases": {
             "total": len(cases),
             # Not complements: a case whose outputs have no verdict is recorded, but not answered.
-            "answered": sum(bool(counted.answers) for _, counted in cases),
-            "unrecorded": sum(not counted.runs for _, counted in cases),
+            "answered": sum(each.times for each in alike if each.counted.answers),
+            "unrecorded": sum(each.times for each in alike if not each.counted.runs),
         },
-        **_rates(cases),
-        "pass_at": [_over_cases(cases, k, hat=False) for k in params.ks],
-        "pass_hat": [_over_cases(cases, k, hat=True) for k in params.ks],
+        **_rates(alike),
+        "pass_at": [_over_cases(alike, k, hat=False) for k in params.ks],
+        "pass_hat": [_over_cases(alike, k, hat=True) for k in params.ks],
         "thresholds": _decide(demands),
-        "by_tag": list(_by_tag(cases)),
-        "by_check": list(_by_check(cases)),
+        "by_tag": list(_by_tag(alike)),
+        "by_check": list(_by_check(alike)),
         "latency_seconds": _usage_block(state.latency),
         "cost": _usage_block(state.cost),
         "tokens": _usage_block(state.tokens),
@@ -223,49 +230,74 @@ def _merge_states(states: Sequence[ChecksState]) -> ChecksState:
     return whole
 
 
-def _rate_of(case: Case, counted: CaseCounts) -> Rate | None:
-    if not counted.answers:
-        return None
-    return Rate(counted.passed / counted.answers, counted.answers, case.weight)
+class _Alike(NamedTuple):
+    """Cases that count the same in every rate: their ``tags``, ``weight`` and names of ``checks``, and how many."""
+
+    tags: tuple[str, ...]
+    weight: float
+    checks: tuple[str, ...]
+    counted: CaseCounts
+    times: int
+
+    @property
+    def rate(self) -> Rate:
+        """The pass rate of each of them, which have answers."""
+        return Rate(self.counted.passed / self.counted.answers, self.counted.answers, self.weight)
 
 
-def _rates(cases: Sequence[Counted]) -> dict[str, Json]:
+def _alike(cases: Iterable[Counted]) -> list[_Alike]:
+    """The cases in groups, since many cases have the same few counts; their order changes no exact sum."""
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for case, counted in cases:
+        key = (id(counted), case.weight, case.tags, tuple(map(name_of_check, case.checks)))
+        group = groups.get(key)
+        if group is None:
+            groups[key] = [1, counted]
+        else:
+            group[0] += 1
+    return [_Alike(tags, weight, checks, *group[::-1]) for (_, weight, tags, checks), group in groups.items()]
+
+
+def _answered(alike: Iterable[_Alike]) -> list[_Alike]:
+    return [each for each in alike if each.counted.answers]
+
+
+def _rates(alike: Sequence[_Alike]) -> dict[str, Json]:
     """The pass rate over cases by their weights, with its interval, and the mean score."""
-    known = [rate for case, counted in cases if (rate := _rate_of(case, counted)) is not None]
+    known = _answered(alike)
+    times = [each.times for each in known]
+    rates = [each.rate for each in known]
     scores = [
-        Rate(counted.score / BILLION / counted.answers, counted.answers, case.weight)
-        for case, counted in cases
-        if counted.answers
+        Rate(each.counted.score / BILLION / each.counted.answers, each.counted.answers, each.weight) for each in known
     ]
-    return {"pass_rate": _mean(known), "pass_rate_interval": _bounds(known), "score": _mean(scores)}
+    return {
+        "pass_rate": mean_rate(rates, times),
+        "pass_rate_interval": _bounds(rates, times),
+        "score": mean_rate(scores, times),
+    }
 
 
-def _mean(rates: Sequence[Rate]) -> float | None:
-    """The mean by weight, summed exactly, so that the order of cases does not change the last digit."""
-    whole = math.fsum(rate.weight for rate in rates)
-    return math.fsum(rate.weight * rate.value for rate in rates) / whole if whole else None
-
-
-def _bounds(rates: Sequence[Rate]) -> dict[str, float | None]:
-    interval = clustered(rates)
+def _bounds(rates: Sequence[Rate], times: Sequence[int]) -> dict[str, float | None]:
+    interval = clustered(rates, times=times)
     return {"low": interval.low if interval else None, "high": interval.high if interval else None}
 
 
-def _over_cases(cases: Sequence[Counted], k: int, *, hat: bool) -> dict[str, Json]:
+def _over_cases(alike: Sequence[_Alike], k: int, *, hat: bool) -> dict[str, Json]:
     """The mean of the estimates of cases with at least k answers, and its interval."""
     estimate = pass_hat_k if hat else pass_at_k
-    enough = [(case, counted) for case, counted in cases if counted.answers >= k]
+    enough = [each for each in alike if each.counted.answers >= k]
+    times = [each.times for each in enough]
     estimates = [
         # Each estimate takes k answers, so its sample is the number of groups of k.
-        Rate(estimate(counted.passed, counted.answers, k) or 0.0, counted.answers // k, case.weight)
-        for case, counted in enough
+        Rate(estimate(n.passed, n.answers, k) or 0.0, n.answers // k, weight)
+        for _, weight, _, n, _ in enough
     ]
-    bounds = _bounds(estimates)
-    if len(estimates) == 1:
+    bounds, cases = _bounds(estimates, times), sum(times)
+    if cases == 1:
         # For a single case, its exact bounds for k answers.
-        low, high = exact_interval(enough[0][1].passed, enough[0][1].answers)
+        low, high = exact_interval(enough[0].counted.passed, enough[0].counted.answers)
         bounds = {"low": _chance_over_k(low, k, hat=hat), "high": _chance_over_k(high, k, hat=hat)}
-    return {"k": k, "value": _mean(estimates), **bounds, "cases": len(estimates)}
+    return {"k": k, "value": mean_rate(estimates, times), **bounds, "cases": cases}
 
 
 def _chance_over_k(rate: float, k: int, *, hat: bool) -> float:
@@ -342,43 +374,46 @@ def _stopping(cases: Sequence[Counted], entries: Sequence[Json], kinds: Mapping[
     return stopping_section(calls) if any(counted.planned for _, counted in cases) else {}
 
 
-def _by_tag(cases: Sequence[Counted]) -> Iterator[Json]:
+def _by_tag(alike: Sequence[_Alike]) -> Iterator[Json]:
     """The tags, each over its cases, in the order of names."""
-    tags: dict[str, list[Counted]] = {}
-    for case, counted in cases:
-        for tag in case.tags:
-            tags.setdefault(tag, []).append((case, counted))
+    tags: dict[str, list[_Alike]] = {}
+    for each in alike:
+        for tag in each.tags:
+            tags.setdefault(tag, []).append(each)
     for tag, tagged in sorted(tags.items()):
-        known = [rate for case, counted in tagged if (rate := _rate_of(case, counted)) is not None]
+        known = _answered(tagged)
+        rates, times = [each.rate for each in known], [each.times for each in known]
         yield {
             "tag": tag,
-            "cases": len(tagged),
-            "answered": len(known),
+            "cases": sum(each.times for each in tagged),
+            "answered": sum(times),
             "outputs": {
-                "passed": sum(counted.passed for _, counted in tagged),
-                "failed": sum(counted.failed for _, counted in tagged),
-                "errors": sum(counted.errors for _, counted in tagged),
+                name: sum(getattr(each.counted, name) * each.times for each in tagged)
+                for name in ("passed", "failed", "errors")
             },
-            "pass_rate": _mean(known),
-            **_bounds(known),
+            "pass_rate": mean_rate(rates, times),
+            **_bounds(rates, times),
         }
 
 
-def _by_check(cases: Sequence[Counted]) -> Iterator[Json]:
+def _by_check(alike: Sequence[_Alike]) -> Iterator[Json]:
     """The checks, each over its cases, in the order of names."""
-    counts_by_check: dict[str, list[tuple[Case, list[int]]]] = {}
-    for case, counted in cases:
+    counts_by_check: dict[str, Counter[tuple[int, int, int, float]]] = {}
+    for each in alike:
         # Not strict: a case without answers has no counts.
-        for written, counts in zip(case.checks, counted.checks, strict=False):
-            counts_by_check.setdefault(name_of_check(written), []).append((case, counts))
+        for name, (passed, failed, errors) in zip(each.checks, each.counted.checks, strict=False):
+            counts_by_check.setdefault(name, Counter())[passed, failed, errors, each.weight] += each.times
     for name, with_check in sorted(counts_by_check.items()):
-        rates = [Rate(p / (p + f), p + f, case.weight) for case, (p, f, _) in with_check if p + f]
-        passed, failed, errors = (sum(counts[index] for _, counts in with_check) for index in range(3))
+        known = [(Rate(p / (p + f), p + f, weight), n) for (p, f, _, weight), n in with_check.items() if p + f]
+        rates, times = [rate for rate, _ in known], [n for _, n in known]
+        names = ("passed", "failed", "errors")
         yield {
             "check": name,
-            "outputs": {"passed": passed, "failed": failed, "errors": errors},
-            "pass_rate": _mean(rates),
-            **_bounds(rates),
+            "outputs": {
+                name: sum(counts[index] * n for counts, n in with_check.items()) for index, name in enumerate(names)
+            },
+            "pass_rate": mean_rate(rates, times),
+            **_bounds(rates, times),
         }
 
 

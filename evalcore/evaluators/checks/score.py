@@ -13,6 +13,7 @@ from evalq.evalcore.contract.plugins import on_naming
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.answer import (
     LONGEST,
+    NOTHING_USED,
     CheckedAnswer,
     InvalidField,
     Usage,
@@ -23,7 +24,7 @@ from evalq.evalcore.evaluators.checks.answer import (
     votes_of,
     why_no_output,
 )
-from evalq.evalcore.evaluators.checks.check import CheckVerdict, CompiledCheck, compiled, fallible_and_deciding, passes
+from evalq.evalcore.evaluators.checks.check import CheckVerdict, CompiledCheck, compiled, passes
 from evalq.evalcore.evaluators.checks.diversity.kinds import NOT_COUNTED, PAIR, AnswerMark, half_of, mark_of
 from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, Labels, diversity_of
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
@@ -63,7 +64,9 @@ class OutputLabels(NamedTuple):
 NO_LABELS = OutputLabels()
 
 
-def _known_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[str, Labels]) -> KnownLabels:
+def _known_labels(
+    case: Case, checks: Sequence[CompiledCheck], judged: tuple[bool, ...], labels: Mapping[str, Labels]
+) -> KnownLabels:
     """The labels of a case's checks, without those whose name matches no check, or several."""
     positions: dict[str, int | None] = {}
     for index, check in enumerate(checks):
@@ -76,7 +79,7 @@ def _known_labels(case: Case, checks: Sequence[CompiledCheck], labels: Mapping[s
             for passed, labelled_repeats in ((True, labelled.passed), (False, labelled.failed)):
                 for repeat in labelled_repeats:
                     repeats.setdefault(repeat, {})[position] = passed
-    return KnownLabels(case, fallible_and_deciding(case), positions, repeats)
+    return KnownLabels(case, judged, positions, repeats)
 
 
 def why_unmatched(name: str, case: str, positions: Mapping[str, int | None]) -> str:
@@ -89,11 +92,12 @@ def why_unmatched(name: str, case: str, positions: Mapping[str, int | None]) -> 
 
 
 def _output_labels(
-    record: Mapping[str, Any], known: KnownLabels, repeat: int, twice: Sequence[str], verdicts: Sequence[CheckVerdict]
+    record: Mapping[str, Any], plan: CasePlan, repeat: int, twice: Sequence[str], verdicts: Sequence[CheckVerdict]
 ) -> OutputLabels:
     """People's labels of the output; ``verdicts`` is empty if it has none. Raises InvalidField."""
-    if not known.repeats and record.get("labels") is None and not any(known.judged):
+    if not plan.labelled and record.get("labels") is None and not any(plan.judged):
         return NO_LABELS
+    known = plan.labels
     labels: dict[int, bool] = dict(known.repeats.get(repeat, {}))
     unmatched = (
         tuple(_add_line_labels(record, known, twice, labels, verdicts)) if record.get("labels") is not None else ()
@@ -170,8 +174,9 @@ class CasePlan(msgspec.Struct, frozen=True):
     """A case ready to score: its index among the cases, and whether the selection skips it.
 
     ``questions`` are those to judges, by the key of recorded judgements; ``questions_by_judge`` are those of its
-    checks, by key and judge, with the most votes that any check wants. ``diversity`` says how to count answers by
-    kind, or is None.
+    checks, by key and judge, with the most votes that any check wants. ``judged`` says for each check whether it is
+    fallible and decides. ``labelled`` are people's labels from a file, by check. ``diversity`` says how to count
+    answers by kind, or is None.
     """
 
     index: int
@@ -180,15 +185,21 @@ class CasePlan(msgspec.Struct, frozen=True):
     skipped: bool
     questions: Mapping[str, JudgeQuestion]
     questions_by_judge: Mapping[tuple[str, str], JudgeQuestion]
-    labels: KnownLabels
+    judged: tuple[bool, ...]
+    labelled: Mapping[str, Labels]
     diversity: Diversity | None = None
+    plain: bool = False
+    """Whether its checks alone decide about a text: no selection, judge, label, kind of answer or threshold does."""
 
     @property
-    def judged(self) -> tuple[bool, ...]:
-        """For each check, whether it is fallible and decides."""
-        return self.labels.judged
+    def labels(self) -> KnownLabels:
+        """The labels of its checks, from a file."""
+        return _known_labels(self.case, self.checks, self.judged, self.labelled)
 
 
+_NO_LABELLED: Mapping[str, Labels] = {}
+_NO_QUESTIONS: Mapping[str, JudgeQuestion] = {}
+_NO_PAIRS: Mapping[tuple[str, str], JudgeQuestion] = {}
 _MOST_PLANS = 20_000
 """Compiled cases that are kept: each takes 2 KB, and with many cases each has few outputs."""
 
@@ -208,21 +219,28 @@ class CasePlans:
         if plan is None and case in self._cases:
             index, case_params = self._cases[case]
             skipped = bool(self._tag) and self._tag not in case_params.tags
-            checks = () if skipped else tuple(self._check(written, case_params) for written in case_params.checks)
-            # The most votes last: of several checks with the same question, the last one stays.
-            every = [each for check in checks for each in check.judge_questions()]
-            every.sort(key=lambda each: each.votes)
-            questions = {each.key: each for each in every} if every else {}
-            questions_by_judge = {(each.key, each.judge): each for each in every} if every else {}
-            how = diversity_of(case_params, self._params)
-            if how is not None and how.judge:
-                questions[PAIR.key] = PAIR
-            known_labels = _known_labels(case_params, checks, self._params.labels.get(case, {}))
-            plan = CasePlan(index, case_params, checks, skipped, questions, questions_by_judge, known_labels, how)
+            plan = self._made(index, case_params, skipped)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             self._plans[case] = plan
         return plan
+
+    def _made(self, index: int, case: Case, skipped: bool) -> CasePlan:
+        checks = () if skipped else tuple([self._check(written, case) for written in case.checks])
+        labelled = self._params.labels.get(case.id, _NO_LABELLED) if self._params.labels else _NO_LABELLED
+        how = diversity_of(case, self._params)
+        if how is None and not labelled and not any(check.fallible for check in checks):
+            judged, plain = (False,) * len(checks), not skipped and not case.thresholds.score
+            return CasePlan(index, case, checks, skipped, _NO_QUESTIONS, _NO_PAIRS, judged, _NO_LABELLED, None, plain)
+        # The most votes last: of several checks with the same question, the last one stays.
+        every = [each for check in checks for each in check.judge_questions()]
+        every.sort(key=lambda each: each.votes)
+        questions = {each.key: each for each in every} if every else {}
+        questions_by_judge = {(each.key, each.judge): each for each in every} if every else {}
+        if how is not None and how.judge:
+            questions[PAIR.key] = PAIR
+        judged = tuple([bool(check.weight) and check.fallible for check in checks])
+        return CasePlan(index, case, checks, skipped, questions, questions_by_judge, judged, labelled, how)
 
     def _check(self, written: Mapping[str, Any], case: Case) -> CompiledCheck:
         try:
@@ -309,6 +327,17 @@ class AnsweredRepeat(NamedTuple):
     text: str
 
 
+class _TextLine(msgspec.Struct, forbid_unknown_fields=True):
+    """A line with a text and nothing else."""
+
+    case: str
+    output: str
+    repeat: int = 0
+
+
+_read_text = msgspec.json.Decoder(_TextLine).decode
+
+
 class _OutputLine(NamedTuple):
     """A valid line, with the paths of its repeated keys."""
 
@@ -331,6 +360,32 @@ class OutputScorer:
 
     def test(self, data: bytes) -> ScoredOutput:
         """The result of one line of any bytes."""
+        return self._quick(data) or self._test(data)
+
+    def _quick(self, data: bytes) -> ScoredOutput | None:
+        """The result of a line with a text and nothing else, of a plain case: `_test` in less time; None for others."""
+        if (
+            data.count(b'"case"') != 1
+            or data.count(b'"output"') != 1
+            or data.count(b'"repeat"') > 1
+            or b"\\u00" in data
+        ):
+            return None  # a key may be there twice
+        try:
+            line = _read_text(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        plan, repeat = self._plans.plan(line.case), line.repeat
+        if plan is None or not plan.plain or not 0 <= repeat < _MOST_REPEATS:
+            return None
+        answer = CheckedAnswer(line.output)
+        verdicts = tuple([check.judge(answer) for check in plan.checks])
+        for verdict in verdicts:
+            if not verdict.passed or verdict.weight != 1.0 or verdict.score != 1.0:
+                return _result(verdicts, answer, plan, repeat)
+        return ScoredOutput("passed", "", plan, repeat, 1.0, verdicts, NOTHING_USED, line.output)
+
+    def _test(self, data: bytes) -> ScoredOutput:
         line = self._read(data)
         if isinstance(line, ScoredOutput):
             return line
@@ -399,6 +454,22 @@ class OutputScorer:
         return plan.case.id if plan is not None and not plan.skipped else ""
 
 
+def _verdict_on(verdicts: Sequence[CheckVerdict], plan: CasePlan) -> tuple[str, float | None, str]:
+    """(status, score, reason) of an output by all of its checks."""
+    # An output with a check that cannot be computed counts in no rate, whatever other checks say: rates over the
+    # others would be biased (decision 19). A check of weight 0 is only shown.
+    undecided = next((each for each in verdicts if each.passed is None and each.weight), None)
+    if undecided is not None:
+        return "error", None, f"{undecided.name}: {undecided.error}"
+    return passes(verdicts, plan.case.thresholds.score)
+
+
+def _result(verdicts: tuple[CheckVerdict, ...], answer: CheckedAnswer, plan: CasePlan, repeat: int) -> ScoredOutput:
+    """The result of an output of a plain case."""
+    status, score, reason = _verdict_on(verdicts, plan)
+    return ScoredOutput(status, reason, plan, repeat, score, verdicts, NOTHING_USED, answer.text)
+
+
 def _score_line(line: _OutputLine) -> ScoredOutput:
     """The result of a valid line. Raises InvalidField."""
     record, plan, plan_and_repeat = line.record, line.plan, (line.plan, line.repeat)
@@ -408,15 +479,9 @@ def _score_line(line: _OutputLine) -> ScoredOutput:
         return ScoredOutput("error", why_no_output(record), *plan_and_repeat, usage=usage, planned=line.planned)
     answer = _answer_of(record, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
-    # An output with a check that cannot be computed counts in no rate, whatever other checks say: rates over the
-    # others would be biased (decision 19). A check of weight 0 is only shown.
-    undecided = next((each for each in verdicts if each.passed is None and each.weight), None)
-    if undecided is not None:
-        status, score, reason = "error", None, f"{undecided.name}: {undecided.error}"
-    else:
-        status, score, reason = passes(verdicts, plan.case.thresholds.score)
+    status, score, reason = _verdict_on(verdicts, plan)
     mark = NOT_COUNTED if score is None else _mark_of(answer, line)
-    labels = _output_labels(record, plan.labels, line.repeat, line.repeated, () if score is None else verdicts)
+    labels = _output_labels(record, plan, line.repeat, line.repeated, () if score is None else verdicts)
     return ScoredOutput(
         status, reason, *plan_and_repeat, score, verdicts, usage, answer.text, line.planned, mark, votes, labels
     )

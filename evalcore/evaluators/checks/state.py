@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import State
-from evalq.evalcore.evaluators.checks.answer import Unreadable, Vote
+from evalq.evalcore.evaluators.checks.answer import NOTHING_USED, Unreadable, Vote
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
-from evalq.evalcore.evaluators.checks.score import ScoredOutput
+from evalq.evalcore.evaluators.checks.score import NO_LABELS, ScoredOutput
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
 from evalq.evalcore.model.state import LISTED, Faults, Merging, has_seen, mark_seen, merge_seen, overlap
 from evalq.evalcore.naming import shorten
@@ -145,6 +145,14 @@ class CaseCounts(Merging, array_like=True):
         """All outputs, also those without a verdict."""
         return self.passed + self.failed + self.errors
 
+    def copy(self) -> CaseCounts:
+        """Counts of its own, to add to."""
+        return CaseCounts(
+            *(self.passed, self.failed, self.errors, self.score),
+            *([list(counts) for counts in self.checks], dict(self.seen), self.planned, list(self.plain)),
+            *([list(counts) for counts in self.labels], list(self.people)),
+        )
+
     def merge(self, later: CaseCounts) -> None:
         """Add the outputs of later lines."""
         self.passed += later.passed
@@ -171,8 +179,29 @@ def _add_each(mine: list[list[int]], later: list[list[int]]) -> list[list[int]]:
     return mine or [list(counts) for counts in later]
 
 
+_MOST_SHARED = 4096
+_shared: dict[bytes, CaseCounts] = {}
+_read_counts = msgspec.json.Decoder(CaseCounts).decode
+
+
+def _shared_counts(data: bytes) -> CaseCounts:
+    """Counts by their wire form, one object for all cases of the same: with many cases, most have one of a few.
+
+    Nobody may change it. Raises msgspec.ValidationError.
+    """
+    counts = _shared.get(data)
+    if counts is None:
+        counts = _read_counts(data)
+        if len(_shared) >= _MOST_SHARED:
+            _shared.clear()
+        _shared[data] = counts
+    return counts
+
+
 class ChecksState(State):
     """Cases by their index in the params. ``overlap``: some (case, repeat) occurs twice, and `settle` must run.
+
+    Cases share objects of equal counts, so `merge` adds to copies.
 
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
     that failed, with the reason, ``drawn`` the answers of cases that count them by kind. ``judges`` has the tally of
@@ -210,12 +239,22 @@ class ChecksState(State):
                 self.cases[index] = case
                 continue
             self.overlap = self.overlap or overlap(known.seen, case.seen)
+            known = self.cases[index] = known.copy()
             known.merge(case)
         for index, answers in later.drawn.items():
             if index in self.drawn:
                 self.drawn[index].merge(answers)
             else:
                 self.drawn[index] = answers
+
+    @classmethod
+    def from_wire(cls, data: bytes) -> ChecksState:
+        """Decode a state. Raises msgspec.ValidationError if ``data`` is not of this type."""
+        wire = _read_wire(data)
+        state = ChecksState({index: _shared_counts(bytes(case)) for index, case in wire.cases.items()})
+        for name in _BESIDE_CASES:
+            setattr(state, name, getattr(wire, name))
+        return state
 
     def to_wire(self) -> bytes:
         """JSON of the fields with every mapping sorted: the same bytes for any order of merging."""
@@ -232,6 +271,16 @@ class ChecksState(State):
         return msgspec.json.encode(self)
 
 
+class _WireState(ChecksState):
+    """A state with its cases still encoded."""
+
+    cases: dict[int, msgspec.Raw] = msgspec.field(default_factory=dict)  # type: ignore[assignment]
+
+
+_read_wire = msgspec.json.Decoder(_WireState).decode
+_BESIDE_CASES = tuple(field.name for field in msgspec.structs.fields(ChecksState) if field.name != "cases")
+
+
 class ChecksGatherer:
     """Sums results to a state. The quantiles of usage are made once, at the end, which is faster."""
 
@@ -241,6 +290,9 @@ class ChecksGatherer:
         self._cost: list[float] = []
         self._tokens: list[float] = []
         self._failures: list[tuple[int, str]] = []
+        self._failed = 0
+        self._firsts: dict[tuple[Any, ...], CaseCounts] = {}
+        self._shared: set[int] = set()
         self._unmatched: list[tuple[int, str]] = []
         self._votes: list[tuple[Vote, JudgeQuestion]] = []
 
@@ -251,8 +303,13 @@ class ChecksGatherer:
         if plan is None or test.status == "skipped":
             return
         case = self.state.cases.get(plan.index)
+        if case is None and _has_verdicts_alone(test):
+            self._count_first(plan.index, line, test)
+            return
         if case is None:
             case = self.state.cases[plan.index] = CaseCounts()
+        elif id(case) in self._shared:
+            case = self.state.cases[plan.index] = case.copy()
         case.planned = max(case.planned, test.planned)
         # Also for an output without a verdict, since its judge was paid.
         self._votes += [(vote, plan.questions[vote.check]) for vote in test.votes]
@@ -269,8 +326,7 @@ class ChecksGatherer:
             case.passed += 1
         else:
             case.failed += 1
-            reason = f"{shorten(plan.case.id)} repeat {test.repeat}: {test.reason}"
-            self._failures.append((line, shorten(reason, _EVIDENCE)))
+            self._note_failure(plan.case.id, line, test)
         case.score += round(test.score * BILLION)
         _count_labels(case, test)
         if test.mark.text:
@@ -282,6 +338,27 @@ class ChecksGatherer:
             self._cost.append(usage.cost)
         if usage.tokens is not None:
             self._tokens.append(usage.tokens)
+
+    def _count_first(self, index: int, line: int, test: ScoredOutput) -> None:
+        """Count the first output of a plain case, which has nothing but its verdicts."""
+        key = (test.repeat, test.score, test.status, *[verdict.passed for verdict in test.checks])
+        first = self._firsts.get(key)
+        if first is None:
+            first = self._firsts[key] = CaseCounts()
+            self._shared.add(id(first))
+            self._count_checks(first, test)
+            mark_seen(first.seen, test.repeat or 0)
+            first.passed, first.failed = (1, 0) if test.status == "passed" else (0, 1)
+            first.score = round((test.score or 0.0) * BILLION)
+        self.state.cases[index] = first
+        if test.status != "passed" and test.plan is not None:
+            self._note_failure(test.plan.case.id, line, test)
+
+    def _note_failure(self, case: str, line: int, test: ScoredOutput) -> None:
+        # The first ones of a chunk are enough for the report.
+        self._failed += 1
+        if len(self._failures) < LISTED:
+            self._failures.append((line, shorten(f"{shorten(case)} repeat {test.repeat}: {test.reason}", _EVIDENCE)))
 
     def _kinds_of(self, index: int) -> KindCounts:
         if index not in self.state.drawn:
@@ -306,13 +383,20 @@ class ChecksGatherer:
     def finish(self) -> ChecksState:
         """The state, with quantiles and failures."""
         # The first of each chunk are enough: merging keeps the lowest lines.
-        self.state.failures = Faults(len(self._failures), self._failures[:LISTED])
+        self.state.failures = Faults(self._failed, self._failures)
         self.state.astray = Faults(len(self._unmatched), self._unmatched[:LISTED])
         self.state.latency = Quantiles.of(self._latency)
         self.state.cost = Quantiles.of(self._cost)
         self.state.tokens = Quantiles.of(self._tokens)
         self.state.judges = _count_votes(self._votes)
         return self.state
+
+
+def _has_verdicts_alone(test: ScoredOutput) -> bool:
+    """Whether an output of a plain case has nothing to count but its verdicts."""
+    if test.plan is None or not test.plan.plain or test.score is None or test.repeat is None:
+        return False
+    return test.usage is NOTHING_USED and test.labels is NO_LABELS and not test.planned
 
 
 def _count_labels(case: CaseCounts, test: ScoredOutput) -> None:

@@ -79,7 +79,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     struct of its options, each with a default. ``make`` gets both and raises BadCheck. ``threshold`` is the default for
     the lowest score that passes; None for checks that hold or do not. ``needs`` is the extra that installs its
     requirements; ``example`` is a check in a cases file. ``fallible``: its verdict may be wrong, like that of a model;
-    people label some answers to measure how often. ``applies_another``: its option ``check`` is a check.
+    people label some answers to measure how often. ``applies_another``: its option ``check`` is a check. ``quick``:
+    made as fast as it would be found in a cache.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = ""
     fallible: bool = False
     applies_another: bool = False
+    quick: bool = False
 
 
 def holds(fine: bool, found: str) -> Finding:

@@ -189,6 +189,7 @@ KINDS = (
         options=CaseOptions,
         make=_contains(folded=False),
         example={"contains": "hello"},
+        quick=True,
     ),
     Kind(
         name="icontains",
@@ -197,6 +198,7 @@ KINDS = (
         options=CaseOptions,
         make=_contains(folded=True),
         example={"icontains": "hello"},
+        quick=True,
     ),
     Kind(
         name="contains-any",
@@ -221,6 +223,7 @@ KINDS = (
         options=CaseOptions,
         make=_begins_or_ends(end=False),
         example={"starts-with": "Dear"},
+        quick=True,
     ),
     Kind(
         name="ends-with",
@@ -229,6 +232,7 @@ KINDS = (
         options=CaseOptions,
         make=_begins_or_ends(end=True),
         example={"ends-with": "."},
+        quick=True,
     ),
     Kind(
         name="regex",
@@ -245,6 +249,7 @@ KINDS = (
         options=LengthOptions,
         make=_length(most=False),
         example={"min-length": 3, "unit": "words"},
+        quick=True,
     ),
     Kind(
         name="max-length",
@@ -253,6 +258,7 @@ KINDS = (
         options=LengthOptions,
         make=_length(most=True),
         example={"max-length": 280},
+        quick=True,
     ),
 )
 
