@@ -130,11 +130,15 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct):
-    """The user's request: input paths, params as plain data (not yet validated), and the other options."""
+    """The user's request: input paths, params as plain data (not yet validated), and the other options.
+
+    ``questions`` are what cases of recorded outputs ask, a `Prompt` each, for pages alone; no file keeps them here.
+    """
 
     inputs: list[str]
     params: dict[str, Any]
     options: dict[str, Any]
+    questions: Any = ()
 
 
 class Export(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from evalq.evalcore import native
 from evalq.evalcore.contract import plugins
@@ -76,7 +77,9 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
             return
         _refuse_following(invocation)
         backend = invocation.backend()
-        run_options = invocation.start.options(backend.settings.unpack_bytes)
+        run_options = msgspec.structs.replace(
+            invocation.start.options(backend.settings.unpack_bytes), keep_prompts=not invocation.live.no_prompts
+        )
         _evaluate(evaluator, request, run_options, backend, reporter, invocation)
 
 

@@ -21,10 +21,9 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.records.inputs import format_suffixes
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.tables import records_of
-from evalq.producer.page.answers import answer_of, input_path, question_in
+from evalq.producer.page.answers import RecordedFiles, ShownAnswer, answer_of, question_in
 
 LONGEST = 600
 """Characters of a question or an answer that are shown; the run folder has all of it."""
@@ -63,8 +62,8 @@ def samples_in(folder: RunFolder, cases: Collection[str] | None, *, passed: bool
         return {
             case: SampleAnswer(
                 case,
-                _cut(answers[case]),
-                _question(folder, case) if cases is not None else "",
+                _cut(answers[case].text or answers[case].error),
+                _question(folder, case, answers[case]) if cases is not None else "",
                 each.wanted == passed,
                 _cut(each.reason),
             )
@@ -103,33 +102,26 @@ def _records(
     return found
 
 
-def _answers(folder: RunFolder, found: Mapping[str, _Found]) -> dict[str, str]:
+def _answers(folder: RunFolder, found: Mapping[str, _Found]) -> dict[str, ShownAnswer]:
     """{case: the answer of its record}, from the file of outputs, or as far as the record itself has it."""
     wanted: dict[Path, dict[int, str]] = {}
-    answers = {}
+    answers, files = {}, RecordedFiles(folder)
     for case, each in found.items():
-        place = input_path(folder, each.record)
+        place = files.place(each.record)
         if place is not None:
             wanted.setdefault(place[0], {})[place[1]] = case
         elif b'"output"' in each.line:
-            answers[case] = _said(each.line)
+            answers[case] = answer_of(each.line)
     for path, numbers in wanted.items():
-        if not path.name.endswith(format_suffixes("jsonl")):
-            continue
         with open_input(path) as lines:
             for number, line in enumerate(islice(lines, max(numbers) + 1)):
                 if number in numbers:
-                    answers[numbers[number]] = _said(line)
+                    answers[numbers[number]] = answer_of(line)
     return answers
 
 
-def _said(line: bytes) -> str:
-    answer = answer_of(line)
-    return answer.text or answer.error
-
-
-def _question(folder: RunFolder, case: str) -> str:
-    question = question_in(folder, case)
+def _question(folder: RunFolder, case: str, answer: ShownAnswer) -> str:
+    question = question_in(folder, case) or answer.question
     return _cut("\n".join(text for _, text in question.messages)) if question else ""
 
 

@@ -114,7 +114,10 @@ def short(params: dict[str, Json]) -> dict[str, Json]:
 
 def request_fact(request: Request) -> dict[str, Json]:
     """``request`` as run.json has it."""
-    facts: dict[str, Json] = msgspec.to_builtins(msgspec.structs.replace(request, params=short(request.params)))
+    facts: dict[str, Json] = msgspec.to_builtins(
+        msgspec.structs.replace(request, params=short(request.params), questions=())
+    )
+    del facts["questions"]
     return facts
 
 

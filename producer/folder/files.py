@@ -24,6 +24,8 @@ HEAD = "sweep.json"
 ASKED = "asked.json"
 """The head of a finished sweep, so that it can be extended."""
 PROMPTS = "prompts.jsonl"
+LINES = "lines"
+"""The folder of recorded outputs that were no lines of JSON, as the lines that were evaluated; pages show them."""
 CALLS = "calls.jsonl"
 RESERVE = "calls.reserve"
 """Room for the last count of a sweep's calls on a disk that is full."""
@@ -39,7 +41,7 @@ JOINED = "judged.jsonl"
 """The outputs with the judges' verdicts."""
 SWEPT = (HEAD, ASKED, PROMPTS, CALLS, RESERVE, OUTPUTS, DRIVER, RECORDED, FURTHER, JOINED, "answers")
 """Files of a sweep, beside those of its evaluation."""
-_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, KEY, *SWEPT, "spool")
+_RUNNING = (INFO, MANIFEST, JOURNAL, KEPT, KEY, *SWEPT, LINES, "spool")
 _UNFINISHED = frozenset({*_RUNNING, LOCK, CANCEL, WAIT})
 
 

@@ -22,7 +22,7 @@ from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.contract.scoring import needs_scorer
 from evalq.evalcore.errors import ConfigError, EvalqError, InputChanged, InputError, StorageError, UsageError, WireError
-from evalq.evalcore.files import open_input, open_unlinked, write_atomic
+from evalq.evalcore.files import open_input, open_unlinked, replacing, write_atomic
 from evalq.evalcore.model.canonical import canonical_json, digest, uncollected
 from evalq.evalcore.model.manifest import Header, PlannedInput, Span, read_span
 from evalq.evalcore.naming import is_text
@@ -31,7 +31,7 @@ from evalq.evalcore.records.digests import checked_key, new_key
 from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, Source
 from evalq.evalcore.version import code_version
 from evalq.producer.folder.documents import request_fact, short, whole_request
-from evalq.producer.folder.files import KEY, RUNS
+from evalq.producer.folder.files import KEY, PROMPTS, RUNS
 from evalq.producer.folder.journal import Replanned, drop_answers
 from evalq.producer.folder.manifest import Manifest
 from evalq.producer.folder.own_runs import allow_for_process, named_paths, record, roots_of
@@ -113,6 +113,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     once: str = ""
     unpack_bytes: int = MAX_UNPACKED_BYTES
+    keep_prompts: bool = True
 
 
 # The inputs of a begun run, which may have changed since.
@@ -172,6 +173,17 @@ def _source_readable(source: Source) -> Iterator[None]:
             raise
         reason = f"it can no longer be read: {error.strerror or error}"
         raise InputChanged("an input changed since its run began", [(source.given, reason)]) from error
+
+
+def _keep_questions(folder: RunFolder, request: Request) -> None:
+    """Write what the cases of recorded outputs ask, which pages show; nothing if no case has an input."""
+    # Outputs are evaluated without the inputs of cases, so nothing about them is an error.
+    with contextlib.suppress(EvalqError, ValueError, TypeError, RecursionError):
+        questions = iter(request.questions)
+        if (first := next(questions, None)) is not None:
+            with replacing(folder.path / PROMPTS) as out:
+                for question in (first, *questions):
+                    out.write(msgspec.json.encode(question) + b"\n")
 
 
 T = TypeVar("T")
@@ -293,8 +305,11 @@ class Job:
                 sources=msgspec.to_builtins(sources),
                 roots=list(dict.fromkeys(str(_root_of(source)) for source in sources)),
                 request=request_fact(request),
+                **({} if options.keep_prompts else {"keep_prompts": False}),
             )
             record(folder, named_paths(evaluator.name, request))
+            if options.keep_prompts and not (begun and folder.info().target):  # a target's prompts are there
+                _keep_questions(folder, request)
             if begun:  # the manifest ends a sweep's calls: until then, a resume continues them
                 manifest.start(header)
                 folder.note(state="open")
@@ -302,6 +317,7 @@ class Job:
             if begun:
                 raise  # keep the folder; the sweep's driver reports how to continue
             raise _unusable(error, folder, found) from error
+        request.questions = ()
         # Share long parameters with the header instead of keeping them twice.
         request = whole_request(msgspec.structs.replace(request, params=short(request.params)), header.params)
         return cls(header, folder, sources, request, manifest, key, params)

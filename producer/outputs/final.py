@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,7 +21,7 @@ from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.yaml import Dumper, FastDumper
 from evalq.evalcore.views.charts import Summary
 from evalq.evalcore.views.markdown import visible
-from evalq.producer.folder.files import JOURNAL, KEPT, KEY, MANIFEST
+from evalq.producer.folder.files import JOURNAL, KEPT, KEY, LINES, MANIFEST
 from evalq.producer.folder.job import Job
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page import ALL_UP_TO, summary_of, write_page
@@ -29,6 +31,8 @@ _WHOLE_BYTES = 1 << 20
 """Beyond this size of report.json, results.yaml has only a part of each long list: YAML takes thirty times as long to
 write as JSON."""
 _LISTED = 100
+_KEPT_BYTES = 256 << 20
+"""Recorded outputs of another layout are kept as lines up to this size; pages show no answers of longer ones."""
 _INTERVAL = re.compile(r"(-?[\d.,]+ to -?[\d.,]+(?: %)?), 95 % interval")
 """As `evalcore.views.charts.interval_text` writes it."""
 
@@ -126,6 +130,7 @@ def write_final(
     folder = job.folder
     with replacing(folder.path / "manifest.json") as out:
         out.writelines(job.manifest.document(job.header))
+    _keep_lines(job)
     write_report(folder, job.evaluator, job.request, report, history, data)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     folder.note(state="done", retry=None, ended=ended, **run_json_facts(job.evaluator, report), **facts)
@@ -133,6 +138,21 @@ def write_final(
     tracing.trace_results(job.run, named)
     if not report["records"]["dead"]:
         folder.drop_working_files()
+
+
+def _keep_lines(job: Job) -> None:
+    """Keep recorded outputs that were no lines of JSON, as the lines that were evaluated, up to a size."""
+    folder, keep = job.folder, job.folder.path / LINES
+    if job.evaluator.records.format != "jsonl" or not folder.facts().get("keep_prompts", True):
+        return
+    for source in job.sources:
+        made = folder.spool / source.name
+        # Pages do without: a full disk, or a file system without links, must not end a run.
+        with contextlib.suppress(OSError):
+            if made.is_file() and made.stat().st_size <= _KEPT_BYTES:
+                keep.mkdir(exist_ok=True)
+                (keep / source.name).unlink(missing_ok=True)
+                os.link(made, keep / source.name)
 
 
 @stdout_to_stderr()

@@ -6,6 +6,7 @@ All of it is text of others: files may be cut, changed or very large, and nothin
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -18,10 +19,10 @@ from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import input_of
-from evalq.evalcore.records.inputs import format_suffixes
+from evalq.evalcore.records.inputs import Source, format_suffixes
 from evalq.evalcore.records.tool_calls import NoCall, calls_in
 from evalq.evalcore.views.charts import number
-from evalq.producer.folder.files import ASKED, HEAD, PROMPTS
+from evalq.producer.folder.files import ASKED, CALLS, HEAD, LINES, PROMPTS, RECORDS
 from evalq.producer.folder.own_runs import may_read
 from evalq.producer.folder.run_folder import RunFolder
 
@@ -50,13 +51,17 @@ class AttemptFacts(NamedTuple):
 
 
 class ShownAnswer(NamedTuple):
-    """One recorded output: its text (or why there is none), its tool calls, and the attempts that it took."""
+    """One recorded output: its text (or why there is none), its tool calls, and the attempts that it took.
+
+    ``question`` is what its own record says that was asked.
+    """
 
     text: str
     error: str = ""
     tools: tuple[tuple[str, str], ...] = ()
     attempts: tuple[AttemptFacts, ...] = ()
     case: str = ""
+    question: ShownQuestion | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -91,16 +96,34 @@ def answer_of(line: bytes) -> ShownAnswer:
         record = msgspec.json.decode(line)
     except _READ:
         return ShownAnswer(line.decode(errors="replace"))
-    if not isinstance(record, dict) or not ({"output", "error", "text"} & record.keys()):
+    if not isinstance(record, dict):
         return ShownAnswer(as_text(record))
+    asked = _asked_in(record)
+    if not {"output", "error", "text"} & record.keys():
+        return ShownAnswer(as_text(record), question=asked)
     output, text = record.get("output"), record.get("text")
     error = "" if record.get("error") in (None, "") else as_text(record["error"])
     shown = text if isinstance(text, str) else as_text(output) if "output" in record else ""
     attempts, case = record.get("attempts"), str(record.get("case") or "")
     listed = attempts[:_ATTEMPTS] if isinstance(attempts, list) else []
-    return ShownAnswer(
-        shown, error, _tools(record, output, _data(shown)), tuple(_attempt(each) for each in listed), case
-    )
+    tools, made = _tools(record, output, _data(shown)), tuple(_attempt(each) for each in listed)
+    return ShownAnswer(shown, error, tools, made, case, asked)
+
+
+_ASKED = ("input", "prompt", "question")
+"""The keys by which recorded outputs have their questions."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+"""What a line of a live call has of its prompt."""
+
+
+def _asked_in(record: dict[str, Json]) -> ShownQuestion | None:
+    """What a recorded output itself says that was asked: a text, a chat, or other data."""
+    value = next((record[key] for key in _ASKED if record.get(key) not in (None, "", [], {})), None)
+    if value is None or (isinstance(value, str) and _DIGEST.fullmatch(value)):
+        return None
+    if isinstance(value, list) and all(isinstance(each, dict) and "content" in each for each in value):
+        return ShownQuestion(tuple((str(each.get("role", "")), as_text(each["content"])) for each in value))
+    return ShownQuestion((("", as_text(value)),))
 
 
 def as_text(value: Json) -> str:
@@ -198,33 +221,67 @@ def question_of(line: bytes) -> ShownQuestion | None:
 
 
 def input_path(folder: RunFolder, record: str) -> tuple[Path, int] | None:
-    """The file of recorded outputs that has the record called ``record``, and its line, counted from 0.
+    """The file with the line of the recorded output that is called ``record``, and the line, counted from 0.
 
     None if it is in no file of lines, or if this run's folder may not choose the file.
     """
-    place = _place_of(record)
-    path = _file_called(folder, place[0]) if place else None
-    return (path, place[1]) if place and path else None
+    return RecordedFiles(folder).place(record)
 
 
-def _place_of(record: str) -> tuple[str, int] | None:
-    """The input of the record called ``record``, and its line, counted from 0; None if it is in no line."""
-    name, _, line = record.rpartition(":")
-    if name != input_of(record) or not (line.isascii() and line.isdigit() and 0 < len(line) < 13):
+class RecordedFiles:
+    """Where the recorded outputs of a run are, as lines of JSON."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._paths: dict[str, Path | None] = {}
+        self._members: dict[str, dict[str, int]] = {}
+        self._sources: list[Source] | None = None
+
+    def place(self, record: str) -> tuple[Path, int] | None:
+        """The file and the line, counted from 0, of the output called ``record``."""
+        name = input_of(record)
+        number = self._line_of(name, record[len(name) :])
+        if number is None:
+            return None
+        if name not in self._paths:
+            self._paths[name] = self._file(name)
+        path = self._paths[name]
+        return (path, number) if path is not None else None
+
+    def _line_of(self, name: str, rest: str) -> int | None:
+        line = rest[1:]
+        if rest.startswith(":"):
+            return int(line) - 1 if line.isascii() and line.isdigit() and len(line) < 13 else None
+        if name not in self._members:  # of a folder with an output in each file
+            found = [source.members for source in self._known() if source.name == name]
+            self._members[name] = {member: at for at, member in enumerate(found[0])} if found else {}
+        return self._members[name].get(line)
+
+    def _known(self) -> list[Source]:
+        if self._sources is None:
+            self._sources = []
+            with contextlib.suppress(EvalqError, OSError):
+                self._sources = self._folder.info().sources
+        return self._sources
+
+    def _file(self, name: str) -> Path | None:
+        """The file of lines of the input ``name``; None if there is none that this run may choose."""
+        folder = self._folder
+        with contextlib.suppress(EvalqError, OSError):
+            # A folder that was moved has its own outputs beside its records.
+            if "/" not in name and name not in ("", ".", ".."):
+                folder.own(LINES)
+                own = [folder.own(f"{LINES}/{name}"), *([] if name in _OF_THE_RUN else [folder.own(name)])]
+                if there := next((path for path in own if path.is_file()), None):
+                    return there
+            for source in self._known():
+                if source.name == name and not source.members and may_read(folder, source.path):
+                    return Path(source.path) if source.path.endswith(format_suffixes("jsonl")) else None
         return None
-    return name, int(line) - 1
 
 
-def _file_called(folder: RunFolder, name: str) -> Path | None:
-    """The file of recorded outputs that is the input ``name``; None if there is none that this run may choose."""
-    with contextlib.suppress(EvalqError, OSError):
-        # A folder that was moved has its own outputs beside its records.
-        if "/" not in name and name not in ("", ".", "..") and folder.own(name).is_file():
-            return folder.own(name)
-        for source in folder.info().sources:
-            if source.name == name and not source.members and may_read(folder, source.path):
-                return Path(source.path) if source.path.endswith(format_suffixes("jsonl")) else None
-    return None
+_OF_THE_RUN = frozenset({RECORDS, PROMPTS, CALLS})
+"""Files of a run that hold no outputs, whatever its input is called."""
 
 
 class RecordedAnswers:
@@ -232,7 +289,7 @@ class RecordedAnswers:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._files: dict[str, Path | None] = {}
+        self._files = RecordedFiles(folder)
         self._streams: dict[Path, tuple[BufferedReader, int]] = {}
         self._prompts: BufferedReader | None = None
         self._prompted = True
@@ -240,19 +297,12 @@ class RecordedAnswers:
 
     def of(self, record: str) -> tuple[ShownQuestion | None, ShownAnswer] | None:
         """What the record called ``record`` is about; None if that cannot be read, or came before the last one."""
-        place = _place_of(record)
-        if place is None:
-            return None
-        name, number = place
-        # Once for each input, since it reads run.json, and whom the run may read.
-        if name not in self._files:
-            self._files[name] = _file_called(self._folder, name)
-        path = self._files[name]
-        line = self._line(path, number) if path else None
+        place = self._files.place(record)
+        line = self._line(*place) if place else None
         if line is None:
             return None
         answer = answer_of(line)
-        return self._asked(answer.case) if answer.case else None, answer
+        return (self._asked(answer.case) if answer.case else None) or answer.question, answer
 
     def _line(self, path: Path, wanted: int) -> bytes | None:
         try:
@@ -277,7 +327,7 @@ class RecordedAnswers:
             return None
         with contextlib.suppress(EvalqError, OSError):
             if self._prompts is None:
-                self._prompted = False  # until it is open: recorded outputs have no prompts
+                self._prompted = False  # until it is open: --no-prompts leaves it out
                 self._prompts = open_input(self._folder.own(PROMPTS))
                 self._prompted = True
             piece = b'{"case":' + msgspec.json.encode(case) + b","

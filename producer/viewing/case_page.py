@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +26,8 @@ from evalq.producer.viewing.viewer import Query, RunSide, RunSides, ShownRun, Vi
 _SHOWN, _MOST = 20, 1_000
 NO_ANSWER = "The answer is not here: its file has changed, or is not in the run folder."
 NO_QUESTION = (
-    "The question is not in the run folder: evalq keeps questions of live calls, unless --no-prompts leaves them out."
+    "The question is not in the run folder: evalq keeps it if the case or the output has an input, unless --no-prompts "
+    "leaves it out."
 )
 
 
@@ -67,9 +68,12 @@ def answer_to(viewer: Viewer, known: KnownRun, record: str, line: bytes = b"") -
     return answer_of(line) if b'"output"' in line else None
 
 
-def question_of_case(known: KnownRun | None, case: str) -> ShownQuestion | None:
-    """What was asked about a case, if the run's folder has it."""
-    return question_in(known.folder, case) if known is not None and known.folder is not None else None
+def question_of_case(
+    known: KnownRun | None, case: str, answers: Iterable[ShownAnswer | None] = ()
+) -> ShownQuestion | None:
+    """What was asked about a case, as the run's folder or one of its ``answers`` has it."""
+    kept = question_in(known.folder, case) if known is not None and known.folder is not None else None
+    return kept or next((each.question for each in answers if each is not None and each.question), None)
 
 
 def case_of(evaluator: Evaluator[Any, Any], line: bytes) -> str:
@@ -123,7 +127,7 @@ def case_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
         element("h1", case, dir="auto"),
         element("p", lede, class_="lede", dir="auto"),
     )
-    question = question_block(question_of_case(known, case), NO_QUESTION)
+    question = question_block(question_of_case(known, case, (each.answer for each in shown)), NO_QUESTION)
     turn = _turning(first, len(found), lambda at: link("run", known.key, "case", id=case, at=at))
     main = joined(
         element("section", element("h2", "Question"), question),
@@ -195,7 +199,7 @@ def compared_case_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAns
     ]
     turn = _turning(first, len(pairs), lambda at: link("compare", "case", base=base, cand=cand, id=case, at=at))
     main = joined(
-        element("section", element("h2", "Question"), *_questions((one, other), case)),
+        element("section", element("h2", "Question"), *_questions((one, other), case, shown)),
         element("section", element("h2", "Answers"),
                 *(_beside((one, other), pair) for pair in shown), turn),
     )  # fmt: skip
@@ -222,8 +226,11 @@ def _counts(found: Sequence[Sequence[CaseRecord]]) -> str:
     return "; ".join(texts).capitalize() + "."
 
 
-def _questions(sides: tuple[ShownRun, ShownRun], case: str) -> Iterator[Html]:
-    one, other = (question_of_case(side.known, case) for side in sides)
+def _questions(sides: tuple[ShownRun, ShownRun], case: str, pairs: Sequence[_Pair]) -> Iterator[Html]:
+    one, other = (
+        question_of_case(side.known, case, (found.answer for pair in pairs if (found := pair[at]) is not None))
+        for at, side in enumerate(sides)
+    )
     if one == other or one is None or other is None:
         yield question_block(one or other, NO_QUESTION)
         return

@@ -100,7 +100,7 @@ def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
         element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
     )
     main = joined(
-        _section("Question", question_block(question_of_case(known, case), NO_QUESTION)) if case else None,
+        _section("Question", question_block(question_of_case(known, case, (answer,)), NO_QUESTION)) if case else None,
         _section("Answer", answer_block(answer) if answer else element("p", NO_ANSWER, class_="caption")),
         _section("Expected and actual", evidence_table(record.evidence)) if record.evidence else None,
         _section(

@@ -103,7 +103,7 @@ def complete_request(request: Request) -> Request:
     if not outputs:
         raise UsageError(f"checks needs recorded outputs or a target: {_USE}")
     require_distinct(outputs)
-    params, _ = _with_cases(request)
+    params, loaded = _with_cases(request)
     ids = {case["id"]: None for case in params["cases"]}
     _refuse_foreign(request, ids.__contains__, list(islice(ids, 3)))
     if labels := request.options.get("labels"):
@@ -113,7 +113,7 @@ def complete_request(request: Request) -> Request:
                 "--labels names outputs by case and repeat, which several files may share: give one --outputs"
             )
         params["labels"] = load_labels(str(labels))
-    return Request(inputs=outputs, params=params, options=request.options)
+    return Request(outputs, params, request.options, (_prompt(case) for case in loaded if case.input not in (None, "")))
 
 
 def prompts(request: Request) -> Iterator[Prompt]:
@@ -131,9 +131,13 @@ def prompts(request: Request) -> Iterator[Prompt]:
         more = f" and {len(without_input) - 10} more" if len(without_input) > 10 else ""
         raise ConfigError(f"these cases have no input to send to the target: {', '.join(without_input[:10])}{more}")
     for case in chosen:
-        text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
-        messages = tuple(case.input) if isinstance(case.input, list) else ()
-        yield Prompt(case.params["id"], "", text, messages)
+        yield _prompt(case)
+
+
+def _prompt(case: ExpandedCase) -> Prompt:
+    text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
+    messages = tuple(case.input) if isinstance(case.input, list) else ()
+    return Prompt(case.params["id"], "", text, messages)
 
 
 def evaluation_request(request: Request, outputs: Path, folder: Path) -> Request:

@@ -36,10 +36,10 @@ def complete_request(request: Request) -> Request:
     if not outputs:
         raise UsageError(f"vs needs recorded outputs or a target: {_USE}")
     require_distinct(outputs)
-    params = _selected_cases(request)[0]
+    params, whole = _selected_cases(request)
     ids = [case["id"] for case in params["cases"]]
     refuse_foreign(outputs, options.get("map"), FIELDS, (".json",), set(ids).__contains__, ids[:3])
-    return Request(inputs=outputs, params=params, options=options)
+    return Request(outputs, params, options, _prompts(request.inputs[0], whole))
 
 
 FIELDS: dict[str, Kind] = {
@@ -59,9 +59,12 @@ def prompts(request: Request) -> Iterator[Prompt]:
         raise UsageError("evalq evaluates --outputs, or calls a --target: give only one of them")
     if request.options.get("map"):
         raise UsageError("--map is about recorded outputs: give --outputs FILE")
-    params = _selected_cases(request)[1]
+    yield from _prompts(request.inputs[0], _selected_cases(request)[1])
+
+
+def _prompts(golden: str, params: VsParams) -> Iterator[Prompt]:
     cases = params.selected()
-    texts = load_inputs(request.inputs[0], {case.id for case in cases})
+    texts = load_inputs(golden, {case.id for case in cases})
     for case in cases:
         yield Prompt(case.id, case.agent, texts[case.id])
 
