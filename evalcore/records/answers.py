@@ -274,6 +274,33 @@ def calls_of(messages: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
     return calls
 
 
+def conversation_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A conversation for a judge: a message in a line of JSON, so that no text in it can look like another message.
+
+    It has what was said, the tool calls and their results; no thoughts, and no data of a library. Raises NoCall.
+    """
+    return "\n".join(msgspec.json.encode(_said(message)).decode() for message in messages)
+
+
+def _said(message: Mapping[str, Any]) -> dict[str, Any]:
+    role, content = message.get("role"), message.get("content")
+    said: dict[str, Any] = {"role": role}
+    calls = [read_call(value) for value in (*(message.get("tool_calls") or ()), *_parts_that_call(content))]
+    if calls:
+        said["tool_calls"] = [
+            {"name": call.name, "arguments": call.arguments, **({"id": call.id} if call.id else {})} for call in calls
+        ]
+    results = [{"id": name, **outcome} for name, outcome in _results([message])]
+    if results:
+        said["tool_results"] = results
+    text = text_of(content)
+    if role == "tool" and not results:
+        said["tool_results"] = [_outcome(message, content)]
+    elif (text or not (calls or results)) and role != "tool":
+        said["content"] = text
+    return said
+
+
 _CALL_PARTS = ("tool_use", "tool_call", "tool-call", "function_call")
 _RESULT_PARTS = ("tool_result", "tool-result", "function_call_output")
 

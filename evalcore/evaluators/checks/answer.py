@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.model.calls import Attempt
 from evalq.evalcore.naming import found, kind_of, shorten
-from evalq.evalcore.records.answers import BadAnswer, calls_of, last_text, read_messages, read_tokens
+from evalq.evalcore.records.answers import BadAnswer, calls_of, conversation_text, last_text, read_messages, read_tokens
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.records.prompts import reply_of, whole_reply
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
@@ -290,6 +290,16 @@ class CheckedAnswer:
         """A part of the answer, as an answer."""
         # Tool calls and judgements are about the whole, so parts share them.
         return CheckedAnswer(value, None, self.usage, self._tool_calls, self.judgements, self.record)
+
+    def conversation(self) -> CheckedAnswer:
+        """The whole conversation as a text for a judge. Raises Uncomputable if the record has none."""
+        messages = self.messages
+        if not messages:
+            raise Uncomputable("the record has no messages: `of: conversation` needs the conversation")
+        try:
+            return self.part(conversation_text(messages))
+        except NoCall as error:
+            raise Uncomputable(f"messages: {error}") from None
 
     @property
     def tool_calls(self) -> list[ToolCall]:

@@ -87,6 +87,8 @@ class CompiledCheck:
             answer = self._select(answer)
         except (NoJson, NothingThere) as error:
             return self._nothing_to_check(str(error))
+        except Uncomputable as error:
+            return self._uncomputable(error)
         return self._verdict(answer)
 
     def finding(self, answer: CheckedAnswer) -> Finding:
@@ -103,10 +105,15 @@ class CompiledCheck:
         found = shorten(why, FOUND_CHARACTERS)
         return CheckVerdict(self.name, False, 0.0, self.wanted, found, "", self.weight, False, list(parts))
 
+    def _uncomputable(self, error: Uncomputable) -> CheckVerdict:
+        why = shorten(str(error), FOUND_CHARACTERS)
+        return CheckVerdict(self.name, None, None, self.wanted, "", why, self.weight)
+
     def _select(self, answer: CheckedAnswer) -> CheckedAnswer:
-        """The part that the check is about. Raises NoJson, NothingThere."""
+        """The part that the check is about. Raises NoJson, NothingThere, Uncomputable."""
         if self._at is None:
-            return answer
+            whole = self._made is not None and self._made.question is not None and self._made.question.conversation
+            return answer.conversation() if whole else answer
         if self._at_record:
             return answer.part(find_at(answer.record, self._at, "the record"))
         return answer.part(find_at(answer.json, self._at, "the answer"))
@@ -118,7 +125,7 @@ class CompiledCheck:
 
     def questions(self, answer: CheckedAnswer) -> Iterator[tuple[JudgeQuestion, CheckedAnswer]]:
         """Each question that judges must answer before the verdict, with the part of the answer it is about."""
-        with contextlib.suppress(NoJson, NothingThere):
+        with contextlib.suppress(NoJson, NothingThere, Uncomputable):
             selected = self._select(answer)
             yield from self._questions(selected)
 
@@ -130,9 +137,7 @@ class CompiledCheck:
         try:
             score, found = self._made.run(answer)
         except Uncomputable as error:
-            return CheckVerdict(
-                self.name, None, None, self.wanted, "", shorten(str(error), FOUND_CHARACTERS), self.weight
-            )
+            return self._uncomputable(error)
         except Unfit as error:
             return self._nothing_to_check(str(error))
         # As decimals: in floats 1 - 8/25 is a little less than .68.
@@ -388,6 +393,8 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> CompiledCheck:
         ready = _with_inner(*ready.inner, depth)
     if shared.at is not None and ready.question is not None and ready.question.against:
         raise BadCheck("needs a text to compare with: `prefer: true` compares whole answers", "at")
+    if shared.at is not None and ready.question is not None and ready.question.conversation:
+        raise BadCheck("`of: conversation` is about all messages: leave out one of them", "at")
     return CompiledCheck(name, shared, negated, ready.wanted, ready, _least(shared, kind, ready), fallible(written))
 
 

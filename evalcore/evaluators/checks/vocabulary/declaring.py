@@ -39,6 +39,7 @@ class JudgeQuestion(NamedTuple):
     target that the check names, or empty. ``template`` is the digest of the words around the texts. ``prompt`` takes
     the input of the program, its answer, the other text (empty if the check has its own) and the order. ``read``
     parses the verdict from a reply and raises `Unreadable`. ``against``: the other text is an output of another run.
+    ``conversation``: the judge gets the whole conversation in place of the answer.
     """
 
     key: str
@@ -49,6 +50,7 @@ class JudgeQuestion(NamedTuple):
     prompt: Callable[[str | None, str, str, int], Asked]
     read: Callable[[dict[str, Any]], Any]
     against: bool = False
+    conversation: bool = False
 
 
 class Made(NamedTuple):

@@ -89,6 +89,30 @@ Its answer:
     ("criterion", "input", "from", "to"),
 )
 
+_WHOLE = """You judge a conversation between a user and another program, which may call tools. Decide whether what the
+program said and did meets the requirement, all of it.
+
+The requirement:
+{criterion}
+
+The conversation, a message in each line of JSON, the oldest first:
+{conversation}
+"""
+_WHOLE_SCORE = """You rate what a program said and did in a conversation with a user. The scale is from {from} (the
+least) to {to} (the most). The program may call tools.
+
+What is rated:
+{criterion}
+
+The conversation, a message in each line of JSON, the oldest first:
+{conversation}
+"""
+CONVERSATIONS = {
+    "rubric": RUBRIC._replace(text=_WHOLE, needs=("conversation",)),
+    "score": SCORE._replace(text=_WHOLE_SCORE, needs=("conversation",)),
+}
+"""The tasks about whole conversations."""
+
 PREFER = Task(
     """Two programs were asked the same. Decide which of their answers is better: more correct first, then more helpful.
 The order in which they stand here says nothing.
@@ -146,7 +170,16 @@ class JudgeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     prompt: Prompt = ""
 
 
-class ScoreOptions(JudgeOptions, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+class WholeOptions(JudgeOptions, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What the judge gets."""
+
+    of: Annotated[
+        Literal["answer", "conversation"],
+        msgspec.Meta(description="what the judge gets: the answer, or all messages with tool calls and results"),
+    ] = "answer"
+
+
+class ScoreOptions(WholeOptions, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """The options of a score."""
 
     least: Annotated[float, msgspec.Meta(description="the least of the scale")] = msgspec.field(
@@ -167,10 +200,14 @@ def _question_of(
     """The question of a check of kind ``name``; ``texts`` fill the slots that do not depend on the answer."""
     if options.votes % 2 == 0:
         raise BadCheck("must be odd, so that there is a majority", "votes")
+    if getattr(options, "of", "answer") == "conversation":
+        task = CONVERSATIONS[name]
     if options.prompt:
         task = _custom_task(task, options.prompt)
     # Without the judge and the number of votes: recorded replies stay valid if only these change.
-    key_content = canonical_json([name, value, options.prompt, sorted(texts.items())])
+    content = [name, value, options.prompt, sorted(texts.items())]
+    whole = getattr(options, "of", "answer") == "conversation"
+    key_content = canonical_json([*content, "conversation"] if whole else content)
     compares = "second" in task.needs
 
     def prompt(program_input: str | None, answer: str, other: str, order: int) -> Asked:
@@ -179,11 +216,12 @@ def _question_of(
             pair = (answer, filled.pop("other", other))
             filled |= {"first": pair[order], "second": pair[1 - order]}
         else:
-            filled["answer"] = answer
+            filled["conversation" if whole else "answer"] = answer
         return written(task, filled)
 
     key = f"{name}-{hashlib.sha256(key_content).hexdigest()[:12]}"
-    return JudgeQuestion(key, options.judge, options.votes, 2 if compares else 1, task.digest, prompt, read)
+    orders = 2 if compares else 1
+    return JudgeQuestion(key, options.judge, options.votes, orders, task.digest, prompt, read, conversation=whole)
 
 
 def _custom_task(task: Task, text: str) -> Task:
@@ -365,7 +403,7 @@ KINDS = (
         name="rubric",
         summary="A judge finds that the answer meets the requirement, all of it.",
         value=Text,
-        options=JudgeOptions,
+        options=WholeOptions,
         make=_passing("rubric", RUBRIC, "criterion"),
         example={"rubric": "Apologises, and says when the parcel comes.", "votes": 3},
     ),
