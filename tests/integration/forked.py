@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import itertools
 import json
 import os
@@ -43,6 +44,7 @@ _prctl: Any = getattr(ctypes.CDLL(None), "prctl", None)  # Linux has it
 _installed, _path = sys.path[1:], os.environ.get("PYTHONPATH")
 _numbers = itertools.count()
 _spares: list[tuple[int, str]] = []
+_PLUGINS = "evalq.evalcore.contract.plugins"
 
 
 def shaping(environment: Mapping[str, str]) -> dict[str, str]:
@@ -87,11 +89,23 @@ def _become(order: Order, streams: Sequence[int]) -> None:
     path = os.environ.get("PYTHONPATH", "")
     added = "" if path == _path else path  # else it is among those that are installed
     here = [] if order["safe"] else [str(Path.cwd())]
-    sys.path[:] = [*here, *(entry for entry in added.split(os.pathsep) if entry), *_installed]
+    first = [*here, *(entry for entry in added.split(os.pathsep) if entry)]
+    sys.path[:] = [*first, *_installed]
+    _forget(packages=any(any(Path(entry).glob("*.*-info")) for entry in first))
     sys.argv = ["evalq", *order["args"]]
     sys.orig_argv = [sys.executable, "-m", order["module"], *order["args"]]
     if {"CHAOS_POINTS", "ROUNDS_WITNESS"} & os.environ.keys():  # what an interpreter imports when it starts
         import_module("tests.chaos.hooks.sitecustomize").began()
+
+
+def _forget(*, packages: bool) -> None:
+    """Empty the caches that the server filled with what is another here: the environment, and if so, ``packages``."""
+    modules = [sys.modules.get("evalq.workers.tracing"), sys.modules.get(_PLUGINS) if packages else None]
+    for cached in (value for module in modules if module for value in vars(module).values()):
+        if isinstance(cached, functools._lru_cache_wrapper):
+            cached.cache_clear()
+    if packages and _PLUGINS in sys.modules:
+        sys.modules[_PLUGINS].forget_named()
 
 
 def _guard(folder: str) -> None:

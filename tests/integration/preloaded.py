@@ -1,6 +1,7 @@
 """Start evalq's commands as processes of their own that need not import it first.
 
-A server imports evalq once and runs none of it. Each command is a process that it forks: with the folder, environment,
+A server imports evalq once, and evaluates one small input of each kind: so patterns are compiled, and installed
+packages are known. Each command is a process that it forks: with the folder, environment,
 standard streams and session of its own, ended by signals and by its exit code as any other. What decides how an
 interpreter starts cannot be had that way: `startable` says when a real one is needed, and tests that look at command
 lines, memory or the moment of starting ask for one (`harness.new_interpreters`, or `harness.EVALQ`).
@@ -22,6 +23,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -31,7 +33,12 @@ from typing import Any
 
 from tests.integration.forked import CLI, MESSAGE, live, own_program, shaping
 
-LATE = ("celery.apps.worker", "celery.concurrency.prefork", "celery.worker.components", "rich.progress")
+LATE = (
+    *("celery.apps.worker", "celery.concurrency.prefork", "celery.worker.components", "celery.worker.autoscale"),
+    *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log", "celery.backends.base"),
+    *("celery.worker.strategy", "kombu.pidbox", "billiard.heap", "billiard.popen_fork", "billiard.sharedctypes"),
+    *("encodings.idna", "importlib.resources.readers", "multiprocessing.synchronize", "rich.progress"),
+)
 """What evalq's modules import only when it is needed."""
 HEAVY = (
     *("evalq.deepeval", "evalq.evalcore.evaluators.verification.deepeval"),
@@ -40,6 +47,8 @@ HEAVY = (
 """What no command imports."""
 AT_IMPORT = {"REMAP_SIGTERM": "SIGQUIT"}
 """What a worker puts into its environment before it imports what reads it only then."""
+SAMPLE_RECORDS = 100
+"""The records of each evaluator that a server evaluates: enough for most of its patterns."""
 TOP = Path(__file__).parents[2]
 _STARTED_WITH = dict(os.environ)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under `nohup`, or where a script waits for nobody
@@ -199,8 +208,29 @@ def _import_everything() -> None:
     version: Any = import_module("evalq.evalcore.version")
     version._folders = cache(version._folders)
     version._folders()
+    _fill_caches()
     gc.collect()
     gc.freeze()  # collections in a forked process do not touch, and so copy, what all of them share
+
+
+def _fill_caches() -> None:
+    """Do once what each process would do for itself: read what is installed, and compile patterns and tables."""
+    import evalq
+    from evalq.evalcore.contract import plugins
+    from evalq.evalcore.version import code_version
+
+    code_version()
+    with tempfile.TemporaryDirectory() as made:
+        os.environ["XDG_STATE_HOME"] = made  # in this process alone: orders bring their own environment
+        for name in plugins.built_in():
+            evaluator = plugins.get(name)
+            if evaluator.sample is not None:
+                folder = Path(made, name)
+                folder.mkdir()
+                asked = evaluator.sample.write(folder, SAMPLE_RECORDS, 0)
+                options, params = asked.options, asked.params
+                evalq.evaluate(name, asked.inputs, options=options, params=params, folder=folder / "run")
+    assert threading.active_count() == 1, "a fork would not have the other threads"
 
 
 def _serve(line: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
