@@ -55,7 +55,10 @@ class CommonOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CompiledCheck:
     """A check ready to judge answers."""
 
-    __slots__ = ("_at", "_at_record", "_made", "_negated", "_threshold", "fallible", "name", "wanted", "weight")
+    __slots__ = (
+        *("_at", "_at_record", "_made", "_negated", "_of_conversation", "_of_whole", "_threshold"),
+        *("fallible", "name", "wanted", "weight"),
+    )
 
     def __init__(
         self,
@@ -78,10 +81,13 @@ class CompiledCheck:
         self._at_record = False
         if shared.at is not None:
             self._at, self._at_record = parse_at(shared.at)
+        question = None if made is None else made.question
+        self._of_conversation = question is not None and question.conversation
+        self._of_whole = shared.at is None and not self._of_conversation
 
     def judge(self, answer: CheckedAnswer) -> CheckVerdict:
         """The verdict on ``answer``."""
-        if self._at is None:
+        if self._of_whole:
             return self._verdict(answer)
         try:
             answer = self._select(answer)
@@ -112,8 +118,7 @@ class CompiledCheck:
     def _select(self, answer: CheckedAnswer) -> CheckedAnswer:
         """The part that the check is about. Raises NoJson, NothingThere, Uncomputable."""
         if self._at is None:
-            whole = self._made is not None and self._made.question is not None and self._made.question.conversation
-            return answer.conversation() if whole else answer
+            return answer.conversation() if self._of_conversation else answer
         if self._at_record:
             return answer.part(find_at(answer.record, self._at, "the record"))
         return answer.part(find_at(answer.json, self._at, "the answer"))

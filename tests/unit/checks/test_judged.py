@@ -468,7 +468,7 @@ def test_a_judge_gets_the_whole_conversation(kind: str) -> None:
         ([{"role": "user", "content": "x" * 1_000_001}], "too long to be judged"),
         ([{"role": "assistant", "content": [{"type": "tool_use", "input": {}}]}], "without a name"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:30],
 )
 def test_what_is_no_conversation_is_not_judged(messages: Any, says: str) -> None:
     """Nobody is asked, and the check cannot be computed."""
