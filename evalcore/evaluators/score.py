@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import isnan
 from pathlib import PurePath
 from typing import Any
@@ -14,6 +16,7 @@ from evalq.evalcore.contract.evaluator import (
     Batch,
     CommandLine,
     Evaluator,
+    Gathering,
     InputResult,
     Option,
     Outcome,
@@ -31,6 +34,7 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Faults
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.json_values import RecordFault, read_object
+from evalq.evalcore.records.layouts import NO_RECORD, SHOWN_KEYS, WHOLE, Kind
 from evalq.evalcore.statistics.exact import ExactSum
 from evalq.evalcore.views.charts import (
     Column,
@@ -53,14 +57,8 @@ from evalq.evalcore.views.metrics import Metric
 
 _LONG = 200
 _RANGE = ", not from 0 to 1: divide by the most that it can be"
-_TABLES = {
-    ".csv": "read_csv",
-    ".tsv": "read_table",
-    ".xlsx": "read_excel",
-    ".xls": "read_excel",
-    ".parquet": "read_parquet",
-}
-"""How pandas reads each table that evalq score does not."""
+_WORKBOOKS = (".xlsx", ".xls", ".ods")
+_FIELDS: Mapping[str, Kind] = {"case": "text", "repeat": "whole", WHOLE: "any"}
 
 
 class ScoreParams(Params):
@@ -97,14 +95,12 @@ class _NoScoreError(ValueError):
 def _with_function(request: Request) -> Request:
     """Return ``request`` with the name and the digest of this process's function.
 
-    Raises ConfigError without one, and UsageError for an input that is a table."""
+    Raises ConfigError without one, and UsageError for an input that is a workbook.
+    """
     function = scoring_function()
     for path in request.inputs:
-        if reader := _TABLES.get(PurePath(path.lower()).suffix):
-            raise UsageError(
-                f"{path}: evalq score reads JSON lines, an object a line; convert the table first, say with pandas: "
-                f"pd.{reader}({path!r}).to_json('outputs.jsonl', orient='records', lines=True)"
-            )
+        if PurePath(path.lower()).suffix in _WORKBOOKS:
+            raise UsageError(f"{path}: evalq reads no workbook: save the sheet as 'CSV UTF-8', and score the CSV")
     own = {"function": function.name, "source": function.source}
     for key, value in own.items():
         if request.params.get(key, value) != value:
@@ -224,6 +220,15 @@ def _row_reader(report: Mapping[str, Json]) -> Any:
     return row
 
 
+def _why_no_record(data: bytes) -> str:
+    """Why a row of a table, or an entry of a list, is no record; "" for a line that is none itself."""
+    with contextlib.suppress(ValueError):
+        text = msgspec.json.decode(data) if data.lstrip()[:1] == b'"' else None
+        if isinstance(text, str) and text.startswith(NO_RECORD):
+            return text.removeprefix(NO_RECORD)
+    return ""
+
+
 def _line(
     batch: Batch,
     at: int,
@@ -235,6 +240,7 @@ def _line(
     """Score the record ``data`` on line ``at``, and count it in ``outcome``; returns its line of records.jsonl."""
     line: dict[str, Any] = {"record": batch.where(at), "id": str(at), "status": "error"}
     score, reason = None, ""
+    record: dict[str, Any] = {}
     try:
         record = read_object(data)
         line["id"] = _case(record, at)
@@ -242,12 +248,18 @@ def _line(
             line["repeat"] = repeat
         score, reason = read_score(call(record))
         line["status"] = "unscored" if score is None else "passed" if score >= least else "failed"
-    except (RecordFault, _NoScoreError) as error:
+    except RecordFault as error:
+        reason = _why_no_record(data) or str(error)
+    except _NoScoreError as error:
         reason = str(error)
     except (Exception, SystemExit) as error:  # any exception of the function; sys.exit() would end the whole run
         if resource_shortage(error):
             raise
         reason = error_with_line(error)
+        if isinstance(error, KeyError) and error.args and error.args[0] not in record:
+            reason += (
+                f"; the record has: {', '.join(shorten(key, 40) for key in islice(record, SHOWN_KEYS))} (see --map)"
+            )
     reason = shorten(reason.encode("utf-8", "replace").decode(), _LONG)
     state, tally = outcome.state, outcome.tally
     if line["status"] == "error":
@@ -272,13 +284,21 @@ class Score(Evaluator[ScoreParams, ScoreState]):
 
     name = NAME
     version = "1"
-    summary = "Score each line of a file with your own Python function."
+    summary = "Score each record of a file with your own Python function: JSONL, CSV, Parquet or a JSON list."
     Params = ScoreParams
     State = ScoreState
     command = CommandLine(
-        (Option(("--passes-from",), "A record passes from this score on (0.5).", "float", "passes_from"),),
+        (
+            Option(("--passes-from",), "A record passes from this score on (0.5).", "float", "passes_from"),
+            Option(
+                ("--map",),
+                "Keys that your function reads, by where they are in a record: case=qid,output=response.text.",
+                many=True,
+            ),
+        ),
         request=_with_function,
     )
+    gathering = Gathering(fields=_FIELDS)
     measures = Measures(
         (Measure("pass_rate"), Measure("mean_score", "score")),
         _observe,

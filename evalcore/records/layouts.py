@@ -42,6 +42,10 @@ from evalq.evalcore.records.json_values import Malformed, decode
 Kind = Literal["text", "whole", "number", "json", "any"]
 """What a key of a line holds: text, a whole number, a number, JSON, or text that may stand for JSON."""
 
+WHOLE = "*"
+"""A key of ``fields`` that keeps all keys of a record, for a reader that takes any of them."""
+NO_RECORD = "no record: "
+"""Begins the text that stands for a record of such a reader that cannot be read, and says why."""
 _MOST_JSON_BYTES = 256 << 20
 SHOWN_KEYS = 20
 _BATCH_ROWS = 2_000
@@ -60,11 +64,11 @@ def mapped_keys(given: Any, fields: Mapping[str, Kind]) -> dict[str, str]:
     for part in (part.strip() for text in texts for part in str(text).split(",")):
         key, sign, path = (each.strip() for each in part.partition("="))
         if not sign or not key or not path:
+            one_of = "" if WHOLE in fields else f" (KEY is one of {', '.join(fields)})"
             raise UsageError(
-                f"--map {shorten(part)!r}: KEY=PATH is needed, for example case=qid,output=response.text "
-                f"(KEY is one of {', '.join(fields)})"
+                f"--map {shorten(part)!r}: KEY=PATH is needed, for example case=qid,output=response.text{one_of}"
             )
-        if key not in fields:
+        if key not in fields and WHOLE not in fields:
             meant = f"; did you mean {path}={key}?" if path in fields else ""
             raise UsageError(
                 f"--map {shorten(part)!r}: evalq has no key {shorten(key)!r}{meant} (keys: {', '.join(fields)})"
@@ -277,7 +281,7 @@ def _checked_columns(
     read = [keys.get(name, name) for name in fields]
     if not any(_in_columns(path, columns) for path in read):
         texts.refuse_kind(form)
-    twice = [name for name, count in Counter(columns).items() if count > 1 and name in read]
+    twice = [name for name, count in Counter(columns).items() if count > 1 and (name in read or WHOLE in fields)]
     if twice:
         reason = f"two columns are called {twice[0]!r}: rename one"
         raise InputError(f"{source.name} is ambiguous", [(f"{source.name}:{line}", reason)])
@@ -321,7 +325,7 @@ def _parquet_rows(source: Source, keys: Mapping[str, str], fields: Mapping[str, 
             _refuse_missing(keys, names, source, 1)
             wanted = {path if path in names else path.partition(".")[0] for path in (keys.get(f, f) for f in fields)}
             # Without a column that is read, all of them: the message then shows which there are.
-            columns = [name for name in names if name in wanted] or names
+            columns = names if WHOLE in fields else [name for name in names if name in wanted] or names
             row = 0
             for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
                 for record in batch.to_pylist():
@@ -342,15 +346,46 @@ class _Lines:
 
     def __init__(self, fields: Mapping[str, Kind], keys: Mapping[str, str], text: bool) -> None:
         self._fields = [(name, kind, keys.get(name, name), name in keys) for name, kind in fields.items()]
+        self._kinds, self._keys, self._whole = fields, keys, WHOLE in fields
         self._text = text
         self._encode = msgspec.json.Encoder(enc_hook=str).encode
 
     def line(self, record: Any) -> bytes:
         """The line of ``record``."""
         try:
-            return self._encode(self.values(record))
+            return self._encode(self._whole_record(record) if self._whole else self.values(record))
         except (UnicodeEncodeError, ValueError, TypeError, RecursionError) as error:
-            return self._encode({"error": f"not plain data: {shorten(ascii(str(error)), 200)}"})
+            why = f"not plain data: {shorten(ascii(str(error)), 200)}"
+            return self._encode(f"{NO_RECORD}{why}" if self._whole else {"error": why})
+
+    def _whole_record(self, record: Any) -> dict[str, Any] | str:
+        """The record with all its keys, and the mapped ones; a text that says why there is none."""
+        if not isinstance(record, dict):
+            return NO_RECORD + (record if isinstance(record, str) else f"it is {kind_of(record)}, not an object")
+        made = {str(key): self._plain(str(key), value) for key, value in record.items()}
+        missing = []
+        for name, path in self._keys.items():
+            value = record[path] if path in record else found_at(record, path)
+            if value is MISSING:
+                missing.append(f"{name}={path}")
+            else:
+                made[name] = self._plain(name, value)
+                if name == "case" and "id" in made:
+                    made["id"] = made[name]  # else the record's own id would name its case
+        if missing:
+            there = ", ".join(shorten(str(key), 40) for key in islice(record, SHOWN_KEYS))
+            return f"{NO_RECORD}--map {', '.join(missing)}: not in it (keys: {there})"
+        for key, value in made.items() if self._text else ():
+            if isinstance(value, str) and fills_cell(value):
+                return f"{NO_RECORD}{shorten(key)}: {_CUT}"
+        return made
+
+    def _plain(self, name: str, value: Any) -> Any:
+        kind = self._kinds.get(name, "text")
+        if value is None or value != value:  # NaN is the null of a data frame
+            return None
+        value = _of_cell(value, kind) if self._text else value
+        return as_id(value) if name == "case" else _whole(value) if kind == "whole" else value
 
     def values(self, record: Any) -> dict[str, Any]:
         """The values of its line; without a record, an ``error`` that says why."""
@@ -377,13 +412,14 @@ class _Lines:
         if self._text and isinstance(output, str) and output[:1] == "#" and (changed := excel_changed(output)):
             made["error"] = changed
         if self._text and isinstance(output, str) and fills_cell(output):
-            made["error"] = (
-                f"the answer has {CELL_UNITS:,} characters, the most that Excel keeps of a cell, which cuts the rest: "
-                "export the file without Excel"
-            )
+            made["error"] = f"the answer has {_CUT}"
         return made
 
 
+_CUT = (
+    f"{CELL_UNITS:,} characters, the most that Excel keeps of a cell, "
+    "which cuts the rest: export the file without Excel"
+)
 MISSING: Any = object()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -230,10 +232,93 @@ def test_a_name_is_a_file_and_perhaps_a_function() -> None:
     assert split_scorer("a/b.py:c") == (Path("a/b.py"), "c")
 
 
-def test_a_table_is_refused_with_what_to_do(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_workbook_is_refused_with_what_to_do(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """And no run begins."""
     _write("def score(r): return 1\n")
-    Path("rows.CSV").write_text("a,b\n1,2\n")
-    assert main(["score", "mine.py", "rows.CSV", "--inline"]) == 2
-    assert "to_json('outputs.jsonl'" in capfd.readouterr().err
+    Path("rows.XLSX").write_text("PK")
+    assert main(["score", "mine.py", "rows.XLSX", "--inline"]) == 2
+    assert "save the sheet as 'CSV UTF-8'" in capfd.readouterr().err
     assert not Path("evalq-runs").exists()
+
+
+_ROWS = [
+    {"qid": "a", "answer": "Seoul, the capital", "repeat": 0, "gold": ""},
+    {"qid": "b", "answer": "Lyon", "repeat": 1, "gold": "x"},
+]
+
+
+def _laid_out() -> dict[str, bytes]:
+    """The same two records in each layout."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    lines = b"".join(json.dumps(row).encode() + b"\n" for row in _ROWS)
+    table = b'qid,answer,repeat,gold\na,"Seoul, the capital",0,\nb,Lyon,1,x\n'
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(_ROWS), out)
+    return {
+        "o.jsonl": lines,
+        "o.ndjson": lines,
+        "o.jsonl.gz": gzip.compress(lines),
+        "o.json": json.dumps(_ROWS, indent=1).encode(),
+        "o.csv": table,
+        "o.csv.gz": gzip.compress(table),
+        "o.tsv": table.replace(b'"Seoul, the capital"', b"Seoul; the capital").replace(b",", b"\t").replace(b";", b","),
+        "o.parquet": out.getvalue(),
+    }
+
+
+def test_every_layout_gives_the_function_the_same_records(folder: Path) -> None:
+    """With all columns and the mapped keys; a case is named by the mapped column, and a repeat is a number."""
+    _write(
+        "def score(r):\n"
+        "    assert set(r) == {'qid', 'answer', 'repeat', 'gold', 'case', 'output'}, r\n"
+        "    assert (r['output'], r['case']) == (r['answer'], r['qid'])\n"
+        "    return ('Seoul, the' in r['output'], r['gold'])\n"
+    )
+    for name, data in _laid_out().items():
+        Path(name).write_bytes(data)
+        words = [
+            "score",
+            "mine.py",
+            name,
+            "--map",
+            "output=answer,case=qid",
+            "--inline",
+            "--quiet",
+            "--out",
+            f"run-{name}",
+        ]
+        assert main([*words, "--format", "none"]) == 0
+        found = [json.loads(line) for line in (Path(f"run-{name}") / "records.jsonl").read_text().splitlines()]
+        assert [(each["id"], each["repeat"], each["status"]) for each in found] == [
+            ("a", 0, "passed"),
+            ("b", 1, "failed"),
+        ]
+        assert found[1]["reason"] == "x"
+        page = (Path(f"run-{name}") / "report.html").read_text()
+        assert "<title>1 of 2 records pass mine:score" in page
+        assert "Lyon" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more", "says"),
+    [
+        ("a.csv", "x,output\n1,a\n2,b,c\n", (), "a.csv:3: 3 fields where the header has 2"),
+        ("a.json", '[{"output": "a"}, 7]', (), "a.json:2: it is a number, not an object"),
+        ("a.csv", "x,output\n1,a\n", ("--map", "output=nope"), "there is no column 'nope' (columns: 'x', 'output')"),
+        ("a.jsonl", '{"x": 1}\n{"output": "a"}\n', ("--map", "text=output"), "a.jsonl:1: --map text=output: not in it"),
+        ("a.csv", "x,answer\n1,a\n", (), "KeyError: 'output' (in mine.py:1, score); the record has: x, answer"),
+        ("a.csv", "output,output\n1,a\n", (), "two columns are called 'output'"),
+        ("a.csv", "output\n" + "w" * 32_767 + "\n", (), "output: 32,767 characters, the most that Excel keeps"),
+        ("a.csv", "x,output\n1,a\n", ("--map", "output"), "KEY=PATH is needed"),
+    ],
+)
+def test_what_is_no_record_is_named(
+    folder: Path, capfd: pytest.CaptureFixture[str], name: str, text: str, more: tuple[str, ...], says: str
+) -> None:
+    """With the place in the user's file; the function gets none of it."""
+    _write("def score(r): return len(r['output']) < 9\n")
+    Path(name).write_text(text)
+    main(["score", "mine.py", name, "--inline", "--format", "none", *more])
+    assert says in capfd.readouterr().err
