@@ -23,7 +23,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Measures, 
 from evalq.evalcore.contract.measures import Measure, Number, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.calls import Attempt
+from evalq.evalcore.model.calls import Attempt, count_served
 from evalq.evalcore.model.canonical import Json, as_written, canonical_json, digest
 from evalq.evalcore.model.manifest import input_of
 from evalq.evalcore.model.state import omissions_in
@@ -273,6 +273,7 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
     decode = msgspec.json.Decoder(_UsageLine).decode
     seconds, count, errors, attempts, cost, prompt, completion = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
+    served: dict[str, int] = {}
     taking, unknown = Taking(_USAGE_KEYS), dict.fromkeys(("seconds", *_CALL_KEYS), 0)
     sample: list[int] = []  # a heap of the smallest numbers, negated so that the largest of them is its root
     with open_input(outputs) as lines:
@@ -290,6 +291,7 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
             count += 1
             errors += bool(line.error)
             attempts += len(line.attempts)
+            count_served(served, line.attempts)
             answered = [attempt for attempt in line.attempts if not attempt.kind]
             unknown["seconds"] += bool(answered) and _seconds(line) is None
             for name in _CALL_KEYS:
@@ -311,6 +313,7 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
         sorted(-number for number in sample),
         {name: mean for name, mean in each.items() if mean is not None},
         {name: outputs for name, outputs in unknown.items() if outputs},
+        served,
     )  # fmt: skip
     return usage, took
 

@@ -358,6 +358,8 @@ def _notes(
     pairs: Mapping[str, Paired],
     errors: Errors,
 ) -> Iterator[str]:
+    both = [(run, pairs[run.called].partner) for run in candidates if run.called in pairs]
+    yield from (f"{run.called}: {other}" for run, base in both if (other := run.other_model(base)))
     yield from (f"{run}: {pair.cases.sentence}" for run, pair in pairs.items() if _differ(pair))
     yield from _smallest(policy, candidates, pairs, errors)
     yield from _unnamed(policy, candidates, pairs, errors)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from evalq.evalcore.contract.measures import Judged, Measure, Number, Observation
-from evalq.evalcore.model.calls import Lineage
+from evalq.evalcore.model.calls import Lineage, replaced_model
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Omission
 from evalq.evalcore.statistics.quantiles import Quantiles
@@ -464,7 +464,7 @@ class RunUsage(msgspec.Struct, frozen=True):
     ``config`` is the digest of the target's settings, empty if there are several. ``sample`` has numbers of some
     answers: if a run took answers from another run's cache, their samples overlap. ``each`` has means over the outputs
     that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}. ``untold`` counts answered outputs
-    without a number: {"cost": 3}.
+    without a number: {"cost": 3}. ``served`` counts the answers by the model that gave them (`Served.label`).
     """
 
     outputs: int = 0
@@ -478,6 +478,7 @@ class RunUsage(msgspec.Struct, frozen=True):
     sample: list[int] = []
     each: dict[str, float] = {}
     untold: dict[str, int] = {}
+    served: dict[str, int] = {}
 
     @property
     def cost_each(self) -> float | None:
@@ -525,6 +526,11 @@ class RunCases(msgspec.Struct, kw_only=True):
     doubled: int = 0
     day: str = ""
     named: str = ""
+
+    def other_model(self, base: RunCases) -> str:
+        """How the models that served this run and ``base`` differ, as a sentence; empty if they do not, or unknown."""
+        before, now = (run.usage.served if run.usage is not None else {} for run in (base, self))
+        return replaced_model(before, now)
 
     @property
     def shown(self) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import math
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import mul
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,6 +79,12 @@ class Served(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Whether anything is known."""
         return bool(self.model or self.fingerprint or self.provider)
 
+    @property
+    def label(self) -> str:
+        """It in one line for people: "model (fingerprint), provider"."""
+        named = " ".join(filter(None, (self.model, self.fingerprint and f"({self.fingerprint})")))
+        return ", ".join(filter(None, (named, self.provider)))
+
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One call: the ``kind`` of its failure ("" if it was answered), its time, tokens and cost.
@@ -127,6 +133,40 @@ class Doings(msgspec.Struct, frozen=True, omit_defaults=True):
     finish: str | None = None
     trace: str | None = None
     extra: msgspec.Raw = _NOT_THERE
+
+
+MOST_SERVED = 50
+"""The most models that are counted by name: a reply may name another one each time."""
+OTHERS = "others"
+
+
+def count_served(counts: dict[str, int], attempts: Sequence[Attempt]) -> None:
+    """Count in ``counts`` the model that gave the answer of a call with these ``attempts``, if it is known."""
+    last = attempts[-1] if attempts else None
+    if last is None or last.kind or not last.served:
+        return
+    label = last.served.label
+    if label not in counts and len(counts) >= MOST_SERVED:
+        label = OTHERS
+    counts[label] = counts.get(label, 0) + 1
+
+
+def replaced_model(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """How the models that gave the answers of two runs differ, as a sentence; empty if they do not, or if one of the
+    runs names none.
+    """
+    if not before or not now or before.keys() == now.keys():
+        return ""
+    return f"Another model was served: {served_text(now)} now, {served_text(before)} before."
+
+
+def served_text(counts: Mapping[str, int]) -> str:
+    """The models that gave answers, the most frequent first; with several, how many answers each gave."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) == 1:
+        return ordered[0][0]
+    shown = [f"{label} ({count:,} answers)" for label, count in ordered[:5]]
+    return ", ".join(shown) + (f" and {len(ordered) - 5} more" if len(ordered) > 5 else "")
 
 
 class StopNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

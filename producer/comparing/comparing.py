@@ -79,6 +79,9 @@ VERDICTS = {
 def comparison_text(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
     """All measures of two runs, each with its verdict."""
     lines = [f"# {escape(cand.evaluator)}: {escape(cand.shown)} against {escape(base.shown)}", ""]
+    # Before any p-value: it is the first cause to think of.
+    if replaced := cand.other_model(base):
+        lines += [escape(replaced), ""]
     for comparison in found:
         lines += [*_comparison(comparison), ""]
     lines += [*_both_runs(base, cand)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ from evalq.evalcore.compare.drift import (
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
+from evalq.evalcore.model.calls import replaced_model
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.metrics import Metric, MetricSample, samples
 from evalq.producer.comparing.baselines import Baselines
@@ -39,13 +41,15 @@ if TYPE_CHECKING:
 class FinishedRun(msgspec.Struct, frozen=True):
     """A finished run: when it ended (a folder: when it began), and its counts of records.
 
-    ``metrics`` are those that its evaluator shows for several runs side by side, with one value a run.
+    ``metrics`` are those that its evaluator shows for several runs side by side, with one value a run. ``served``
+    counts the answers of its calls by the model that gave them.
     """
 
     run: str
     when: str
     records: dict[str, int]
     metrics: dict[str, float] = {}
+    served: dict[str, int] = {}
 
 
 class SuiteHistory(msgspec.Struct, frozen=True):
@@ -78,6 +82,7 @@ def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
                 datetime.fromtimestamp(entry.ended, UTC).isoformat(timespec="seconds"),
                 entry.records,
                 _watched(place.evaluator, entry.samples),
+                entry.served,
             )
             for entry in entries
         ]
@@ -100,7 +105,8 @@ def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
             try:
                 report = folder.report()
                 found_here = [(one.metric, one.labels, one.value) for one in _samples(evaluator, report)]
-                runs.append(FinishedRun(info.run, info.started, report["records"], _watched(evaluator, found_here)))
+                watched = _watched(evaluator, found_here)
+                runs.append(FinishedRun(info.run, info.started, report["records"], watched, info.served))
                 cases += _cases(folder, runs[-1], servers.settings.cases_records)
             except (EvalqError, OSError) as error:
                 warn(f"warning: {folder.path} is skipped: {error}")
@@ -156,6 +162,15 @@ def _counted(runs: Sequence[RunCases], baselines: Sequence[RunCases]) -> list[Dr
         if record is not None:
             chains[key] = record, run.version  # last, so that the latest chain comes first below
     return [state_of(record, version) for record, version in reversed(chains.values())]
+
+
+def served_lines(runs: Sequence[FinishedRun]) -> Iterator[str]:
+    """A line for each run that another model served than the run before it; ``runs`` has the newest first."""
+    # A run whose replies name no model says nothing about a change.
+    named = [run for run in reversed(runs) if run.served]
+    for before, now in pairwise(named):
+        if replaced := replaced_model(before.served, now.served):
+            yield f"Since run {now.run}: {replaced[0].lower()}{replaced[1:]}"
 
 
 # Drift as text: which runs, since when, how large, the evidence, and how to end the alert.

@@ -12,7 +12,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, read_plain, write_atomic
-from evalq.evalcore.model.calls import Output, Spending
+from evalq.evalcore.model.calls import Output, Spending, count_served
 from evalq.producer.folder.files import DRIVER, RESERVE, AppendedFile, Reserve, whole_lines
 
 RESERVED_BYTES = 64 << 10
@@ -74,6 +74,8 @@ class RecordedOutputs:
         """Of all calls for this sweep, those made again included: outputs, attempts, and cost."""
         self.reused: Counter[str] = Counter()
         """{run: outputs reused from it}, "" for a cache; a call that is made again does not count."""
+        self.served: dict[str, int] = {}
+        """{model: answers that it gave} (`Served.label`), of outputs that were paid for this sweep."""
         self._file, end = AppendedFile(path), 0
         for line in whole_lines(path) if path.exists() else ():
             self._note(line, end)
@@ -269,6 +271,7 @@ class RecordedOutputs:
             self.paid += 1
             self.attempts += len(output.attempts)
             self.spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
+            count_served(self.served, output.attempts)
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 

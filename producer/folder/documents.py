@@ -83,6 +83,13 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         return float(found) if isinstance(found, int | float) else 0.0
 
     @property
+    def served(self) -> dict[str, int]:
+        """{model: answers that it gave} of its calls."""
+        found = self.calls.get("served")
+        counts = found.items() if isinstance(found, dict) else ()
+        return {model: count for model, count in counts if isinstance(count, int)}
+
+    @property
     def duration(self) -> float | None:
         """The seconds from its start to its report, as far as known."""
         try:

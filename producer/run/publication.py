@@ -123,7 +123,8 @@ def _entry(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dict[str, 
     from evalq.workers.ledger.history import entry_of
 
     key = _history_key(folder, evaluator)
-    return entry_of(evaluator, folder.info().run, key, report, seconds, tags_of(folder))
+    info = folder.info()
+    return entry_of(evaluator, info.run, key, report, seconds, info.tags, info.served)
 
 
 def target_of(folder: RunFolder) -> str:

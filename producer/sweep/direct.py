@@ -148,6 +148,7 @@ class DirectCalls:
         if ended == "spent":
             # A failure without a second try counts as a failure: without it the run would look well.
             recorded.put_back()
+        served: dict[str, Json] = {"served": dict(sorted(recorded.served.items()))} if recorded.served else {}
         return {
             "target": sweep.header.target,
             "planned": sweep.header.total,
@@ -159,6 +160,7 @@ class DirectCalls:
             "cost": recorded.cost,
             "ended": ended,
             "reason": self._calls.spent_reason if ended == "spent" else "",
+            **served,
         }
 
     def _call_loop(self) -> CallLoop:

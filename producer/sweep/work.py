@@ -115,6 +115,8 @@ class SweepWork:
             "ended": self.over,
             "reason": look.reason,
         }
+        if recorded.served:
+            facts["served"] = dict(sorted(recorded.served.items()))
         return facts
 
     @contextlib.contextmanager

@@ -304,7 +304,7 @@ def _case_turning(first: int, total: int, query: Query) -> Html | None:
 
 def _common(one: RunSide, other: RunSide) -> Html | None:
     """Other differences, and the cost of their calls."""
-    notes = []
+    notes = [sentence] if (sentence := other.cases.other_model(one.cases)) else []
     if one.cases.specification != other.cases.specification:
         notes.append("Their parameters differ (another golden set, or other rules): that may be the cause of a change.")
     if one.cases.version != other.cases.version:

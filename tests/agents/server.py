@@ -27,6 +27,7 @@ class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
     After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order, ``chat`` all messages.
+    ``served`` are keys of a reply that name the model that serves it.
     While ``ready`` is false, calls are taken and none is answered, and so while it is ``halted`` or has answered
     ``most`` calls (0: any number), which can be said from outside; while it is ``dead``, each request's connection is
     cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the answers in its prompts. With ``faults`` it
@@ -45,6 +46,7 @@ class Agent:
         self.cut = 0
         self.answer: Callable[[str], str] | None = None
         self.chat: Callable[[list[str]], str] | None = None
+        self.served: dict[str, str] = {}
         self.embed: Callable[[str], list[float]] = letters
         self.retry_after = ""
         self.faults: random.Random | None = None
@@ -126,7 +128,7 @@ class Agent:
             said = completion(self.chat([str(message["content"]) for message in data["messages"]]))
             return await _reply(writer, 200, {**said, "model": data["model"], "created": int(time.time())})
         if self.answer is not None:
-            return await _reply(writer, 200, completion(self.answer(prompt)))
+            return await _reply(writer, 200, {**completion(self.answer(prompt)), **self.served})
         return await _reply(
             writer, 200, completion(json.dumps({"echo": prompt, "system": system, "n": self.calls[prompt]}))
         )

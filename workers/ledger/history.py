@@ -43,7 +43,8 @@ class HistoryKey(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A finished run: its counts of ``records``, the ``seconds`` of its last session, the ``digest`` of its report.
 
-    ``ended`` is when the run was recorded, by the server's clock, in seconds since 1970.
+    ``ended`` is when the run was recorded, by the server's clock, in seconds since 1970. ``served`` counts the answers
+    of its calls by the model that gave them.
     """
 
     run: str
@@ -54,6 +55,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     tags: dict[str, str] = {}
     digest: str = ""
     ended: float = 0.0
+    served: dict[str, int] = {}
 
 
 def entry_of(
@@ -63,12 +65,15 @@ def entry_of(
     report: dict[str, Json],
     seconds: float,
     tags: dict[str, str],
+    served: dict[str, int] | None = None,
 ) -> Entry:
     """The entry of a run with this report."""
     found = [(sample.metric, sample.labels, sample.value) for sample in samples(evaluator.views.metrics, report)]
     # By the digest of the report: two processes that finish a run record it once; a retry with other answers replaces
     # the entry.
-    return Entry(run, key, dict(report["records"]), found, seconds, tags, digest(canonical_json(report)))
+    return Entry(
+        run, key, dict(report["records"]), found, seconds, tags, digest(canonical_json(report)), served=served or {}
+    )
 
 
 class History:
