@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 from pydantic import Field, field_validator, model_validator
@@ -17,6 +18,7 @@ from pydantic_core import PydanticCustomError
 from evalq.evalcore.contract.evaluator import Params
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.trust import Thing, Writer, allows
+from evalq.workers.processes.environment import is_secret
 from evalq.workers.targets.answers import Answered, Call, Failure, FailureKind
 from evalq.workers.targets.price import Price
 from evalq.workers.targets.variable import Choices, choices_of, labels
@@ -83,6 +85,13 @@ class Target(Params):
     price: Price | None = Field(default=None, description="What tokens cost")
     retries: dict[FailureKind, RetryRule] = Field(
         default_factory=dict, description="Retries by kind of failure, over the defaults below"
+    )
+    identity: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Any text that is part of the digest of the settings, such as a release or a host: change it when "
+        "the agent behind the same settings is another one. Host and port of an address are no part of the digest",
     )
     variable: dict[_Parameter, Any] = Field(
         default_factory=dict,
@@ -243,9 +252,11 @@ def _is_file(path: Path) -> bool:
 
 # -- digests of the settings on which answers depend: they distinguish outputs of different settings --
 
-# Keys, prices and limits do not influence answers, and differ between hosts. In the digest, each change of them would
-# invalidate every cache.
+# Keys, prices, limits and addresses do not influence answers, and differ between hosts. In the digest, each change of
+# them would invalidate every cache: a test server has another port each time. Where another host is another agent, the
+# entry's `identity` says so.
 _NO_PART_OF_ANSWERS = (
+    "base_url",
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
     *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
 )
@@ -324,6 +335,10 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
     settings = target.model_dump(mode="json")
     if target.output is None:
         del settings["output"]  # the evaluator decides on the form of an answer then
+    if target.identity is None:
+        del settings["identity"]
+    if isinstance(settings.get("url"), str):
+        settings["url"] = _without_host(settings["url"])
     for name in (*_NO_PART_OF_ANSWERS, *but):
         settings.pop(name, None)
     for name in ("options", "parameters"):
@@ -336,6 +351,13 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
         for content in _contents(named, pattern) if pattern and key not in but else ():
             whole.update(content)
     return whole.hexdigest()[:_SHOWN]
+
+
+def _without_host(url: str) -> str:
+    """What of a URL says which agent answers: path and parameters, without those that are secrets."""
+    parts = urlsplit(url)
+    given = sorted((name, value) for name, value in parse_qsl(parts.query, True) if not is_secret(name))
+    return f"{parts.path.rstrip('/')}?{urlencode(given)}" if given else parts.path.rstrip("/")
 
 
 def files_seen(named: NamedTarget) -> tuple[object, ...]:

@@ -192,3 +192,37 @@ def test_limits_and_keys_are_no_part_of_what_answers_depend_on(tmp_path: Path) -
         assert config_digest(load_targets(path)["t"]) == before, key
     path.write_text(json.dumps({"targets": {"t": entry | {"answer": "a"}}}))
     assert config_digest(load_targets(path)["t"]) != before
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://h:8000/v1", "https://elsewhere:9/v1", True),
+        ("http://h/agent?version=1", "http://h/agent?version=2", False),
+        ("http://h/one", "http://h/two", False),
+        ("http://h/one", "http://g/one/", True),
+        ("http://h/a?b=1&a=2&token=x", "http://u:p@h/a?a=2&b=1&token=y", True),
+    ],
+)
+def test_an_agent_that_moves_is_the_same_and_its_path_says_which_it_is(
+    tmp_path: Path, one: str, other: str, same: bool
+) -> None:
+    """A new port or host is no other target, unless `identity` says so."""
+
+    def digest_of(url: str, **more: str) -> str:
+        entry = {"kind": "http", "url": url, "body": {}, **more}
+        (tmp_path / "t.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+        return config_digest(load_targets(tmp_path / "t.yaml")["t"])
+
+    assert (digest_of(one) == digest_of(other)) is same
+    assert len({digest_of(one), digest_of(one, identity="release 2"), digest_of(one, identity="release 3")}) == 3
+
+
+def test_a_models_server_may_have_another_address(tmp_path: Path) -> None:
+    """The model, and not where it runs, is part of what answers depend on."""
+    digests = []
+    for url, model in (("http://h:1/v1", "m"), ("http://g:2/other", "m"), ("http://h:1/v1", "n")):
+        entry = {"kind": "openai", "base_url": url, "model": model}
+        (tmp_path / "t.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+        digests.append(config_digest(load_targets(tmp_path / "t.yaml")["t"]))
+    assert digests[0] == digests[1] != digests[2]
