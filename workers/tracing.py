@@ -77,6 +77,22 @@ def trace_results(run: str, numbers: Mapping[str, float]) -> None:
             )
 
 
+def answer_trace(run: str, case: str, repeat: int) -> str:
+    """The trace id of an answer, 32 hex digits; any process can compute it."""
+    return _answer_ids(run, case, repeat)[:32]
+
+
+def traceparent(run: str, case: str, repeat: int) -> str:
+    """The W3C trace context for the agent that gives an answer, so that its own spans have the answer's trace id."""
+    ids = _answer_ids(run, case, repeat)
+    return f"00-{ids[:32]}-{ids[32:48]}-01"
+
+
+def _answer_ids(run: str, case: str, repeat: int) -> str:
+    # The zero bytes keep the parts apart.
+    return hashlib.sha256(f"{run}\0{case}\0{repeat}".encode(errors="surrogatepass")).hexdigest()
+
+
 def flush() -> None:
     """Send this process's remaining spans, before it ends without Python's own shutdown."""
     if _on() and _provider.cache_info().currsize:

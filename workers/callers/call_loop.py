@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from evalq.evalcore.model.calls import Prompt, Spending
 from evalq.workers.callers.local_pacer import LocalPacer
-from evalq.workers.callers.outcomes import Breaker, reached_nobody, result_of
+from evalq.workers.callers.outcomes import Breaker, call_of, reached_nobody, result_of
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answered, Call, Caller, Failure, NamedTarget, Tries, attempt
 
@@ -229,7 +229,7 @@ class CallLoop:
     async def _one(self, call: int, caller: Caller, pacer: LocalPacer) -> None:
         """Make one call, with its retries, and give its result on; nothing where it is not to be made any more."""
         prompt, header = self._prompts[call % self._header.cases], self._header
-        asked = Call(prompt.text, prompt.agent, prompt.case, call // header.cases, prompt.messages, header.takes_text)
+        asked = call_of(header, prompt, call // header.cases)
         tries, attempts = Tries(self._named.target), []
         while True:
             result = await self._attempt(call, asked, caller, pacer)

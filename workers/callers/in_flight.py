@@ -11,7 +11,7 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.evalcore.model.calls import Prompt
-from evalq.workers.callers.outcomes import reached_nobody, result_of
+from evalq.workers.callers.outcomes import call_of, reached_nobody, result_of
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
@@ -178,7 +178,7 @@ class InFlightCalls:
         repeat = call // self._header.cases
         if session.caller is None or session.pacer is None:
             return None
-        request = Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages, self._header.takes_text)
+        request = call_of(self._header, prompt, repeat)
         tries = Tries(session.named.target)
         while True:
             try:

@@ -11,13 +11,20 @@ import msgspec
 from evalq.evalcore.model.calls import Attempt, Doings, Output, Prompt
 from evalq.evalcore.records.json_values import NoJson, json_text
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.targets.answers import Answered, Failure
+from evalq.workers.targets.answers import Answered, Call, Failure
 from evalq.workers.targets.price import Price, attempt_cost
 from evalq.workers.targets.target import NamedTarget
+from evalq.workers.tracing import answer_trace, traceparent
 
 _FATAL = ("quota", "auth")
 """Kinds of failures that every further call of the sweep would have, too."""
 _LONGEST_REASON = 1000
+
+
+def call_of(header: SweepHeader, prompt: Prompt, repeat: int) -> Call:
+    """The call that asks ``prompt`` for the answer of a repeat."""
+    trace = traceparent(header.run, prompt.case, repeat)
+    return Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages, header.takes_text, trace)
 
 
 def result_of(
@@ -45,7 +52,7 @@ def result_of(
         fatal = f"{named.name}: {error}" if last.kind in _FATAL else ""
         failed = msgspec.structs.replace(output, error=error, text=last.text or None)
         return Result(failed, last.kind, fatal[:_LONGEST_REASON])
-    output = msgspec.structs.replace(output, did=_doings(last))
+    output = msgspec.structs.replace(output, did=_doings(last, answer_trace(header.run, prompt.case, output.repeat)))
     if target.output == "text" or (target.output != "json" and header.takes_text and not _is_data(last.text)):
         # Calls of tools without a text: there is no output, and no empty text either.
         says = None if last.envelope is not None and last.envelope.output is None else last.text
@@ -93,12 +100,12 @@ def _attempt(result: Answered | Failure, price: Price | None) -> Attempt:
     )
 
 
-def _doings(answer: Answered) -> Doings:
-    """What the answer is beside its output, as it is recorded."""
+def _doings(answer: Answered, trace: str) -> Doings:
+    """What the answer is beside its output, as it is recorded; ``trace`` is the one that its agent was given."""
     envelope, finish = answer.envelope, answer.finish_reason
     if envelope is None:
-        return Doings(finish=finish)
-    given: dict[str, Any] = {"turns": envelope.turns, "finish": finish or envelope.finish, "trace": envelope.trace}
+        return Doings(finish=finish, trace=trace)
+    given: dict[str, Any] = {"turns": envelope.turns, "finish": finish, "trace": envelope.trace or trace}
     for name in ("messages", "tool_calls", "extra"):
         value = getattr(envelope, name)
         # No call of a tool is a fact, too.

@@ -29,6 +29,8 @@ class Call(msgspec.Struct, frozen=True):
     messages: tuple[dict[str, Any], ...] = ()
     takes_text: bool = False
     """Whether any text is a valid answer, unless the target's ``output`` decides."""
+    traceparent: str = ""
+    """The W3C trace context in which the agent may put its spans; the same for each attempt at an answer."""
 
     def __hash__(self) -> int:
         """The hash, without the messages, which are not hashable; the prompt is their JSON."""
@@ -41,6 +43,7 @@ class Call(msgspec.Struct, frozen=True):
         """
         fields = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
         more: dict[str, Any] = {"messages": list(self.messages)} if self.messages else {}
+        more |= {"traceparent": self.traceparent} if self.traceparent else {}
         return {**fields, **more, **({"parameters": dict(parameters)} if parameters else {})}
 
     @property
@@ -51,6 +54,11 @@ class Call(msgspec.Struct, frozen=True):
     def fillings(self) -> dict[str, Any]:
         """{placeholder: value}."""
         return {**self.values(), "messages": self.chat}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of its request beside the target's own."""
+        return {"traceparent": self.traceparent} if self.traceparent else {}
 
 
 class Quota(msgspec.Struct, frozen=True):

@@ -96,7 +96,7 @@ class CommandClient:
         group = Group(
             *("/bin/sh", "-c", _LIMITED, "evalq", *limited),
             cwd=self._folder,
-            env=self._environment,
+            env=self._environment | ({"TRACEPARENT": call.traceparent} if call.traceparent else {}),
             pass_fds=(self._guarded,),
         )
         try:

@@ -220,7 +220,9 @@ class HttpClient(PostingClient):
 
     async def call(self, call: Call) -> Answered | Failure:
         """Post the filled template; the answer is the value at the target's ``answer`` path."""
-        reply = await self._web.post(fill(self._target.body, {**self._target.parameters, **call.fillings()}))
+        reply = await self._web.post(
+            fill(self._target.body, {**self._target.parameters, **call.fillings()}), call.headers
+        )
         if isinstance(reply, Failure):
             return reply
         try:

@@ -107,7 +107,7 @@ class OpenAiClient(PostingClient):
         except ConfigError as error:
             return Failure(kind="refused", reason=str(error))
         messages = [{"role": "system", "content": fill(system, call.fillings())}] if system else []
-        reply = await self._web.post({**self._fixed, "messages": [*messages, *call.chat]})
+        reply = await self._web.post({**self._fixed, "messages": [*messages, *call.chat]}, call.headers)
         return reply if isinstance(reply, Failure) else self._read(reply)
 
     def _read(self, reply: Reply) -> Answered | Failure:

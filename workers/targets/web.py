@@ -271,12 +271,15 @@ class Web:
         self._clients.add(client)
         return client
 
-    async def post(self, body: Any) -> Reply | Failure:
-        """Send ``body`` as JSON. Returns the reply, or the failure."""
+    async def post(self, body: Any, headers: Mapping[str, str] | None = None) -> Reply | Failure:
+        """Send ``body`` as JSON, with ``headers`` beside the target's own. Returns the reply, or the failure."""
         began = time.monotonic()
         content = msgspec.json.encode(body)
         try:
-            async with self._client() as client, client.stream("POST", self._url, content=content) as response:
+            async with (
+                self._client() as client,
+                client.stream("POST", self._url, content=content, headers=headers) as response,
+            ):
                 body = await _read_body(response, self._max_bytes)
                 if body.fault or _has_surplus(response):
                     self._unclean.add(client)
