@@ -160,7 +160,7 @@ def target_facts(named: NamedTarget) -> TargetFacts:
     target = named.target
     return TargetFacts(
         config=config_digest(named),
-        price=target.price.model_dump() if target.price else None,
+        price=target.price.model_dump(exclude_none=True) if target.price else None,
         requests_per_minute=target.requests_per_minute,
         tokens_per_minute=target.tokens_per_minute,
         max_concurrency=target.max_concurrency,
