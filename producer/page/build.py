@@ -39,7 +39,11 @@ class TileSection:
 
 @dataclass(frozen=True)
 class ChartTable:
-    """A chart with its rows."""
+    """A chart with its rows.
+
+    ``texts`` has the value and the interval of each mark, ``ends`` those of the axis, and ``limit`` a sentence on the
+    line, where they are not numbers of ``unit``.
+    """
 
     title: str
     caption: str
@@ -50,6 +54,9 @@ class ChartTable:
     low: float
     high: float
     line: float | None = None
+    texts: tuple[tuple[str, str], ...] = ()
+    ends: tuple[str, str] | None = None
+    limit: str = ""
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def chart_figure(drawn: ChartTable, to: Address | None = None) -> Html:
         parts.append(element("details", element("summary", f"{len(folded):,} more"), rest))
     limit = None
     if drawn.line is not None:
-        limit = element("p", f"The line is at {number(drawn.line, drawn.unit)}.", class_="caption")
+        limit = element("p", drawn.limit or f"The line is at {number(drawn.line, drawn.unit)}.", class_="caption")
     return element(
         "figure",
         element("figcaption", element("h3", drawn.title), element("p", drawn.caption, class_="caption"), limit),
@@ -134,13 +134,18 @@ def _single(drawn: ChartTable, marks: Sequence[Mark], to: Address | None) -> Htm
         element("th", "Note", scope="col") if notes else None,
     ]
     names = ["", "", "", "Interval", "Note"] if interval else ["", "", "", "Note"]
+    texts = (
+        dict(zip(drawn.marks, drawn.texts, strict=True))
+        if drawn.texts
+        else {mark: (number(mark.value, drawn.unit), _interval(drawn, mark)) for mark in marks}
+    )
     rows = [
         element(
             "tr",
             _row_head(mark.label, to),
             element("td", _track(drawn, _dot(drawn, mark) if drawn.kind == "dots" else _bar(drawn, mark))),
-            element("td", number(mark.value, drawn.unit), class_="n"),
-            element("td", _interval(drawn, mark), class_="n quiet") if interval else None,
+            element("td", texts[mark][0], class_="n"),
+            element("td", texts[mark][1], class_="n quiet") if interval else None,
             element("td", mark.note, class_="quiet") if notes else None,
         )
         for mark in marks
@@ -174,7 +179,7 @@ def _table(drawn: ChartTable, heads: Iterable[Html | None], rows: Iterable[Html]
 
 
 def _axis(drawn: ChartTable) -> Html:
-    low, high = (number(end, drawn.unit).replace(".0 %", " %") for end in (drawn.low, drawn.high))
+    low, high = drawn.ends or (number(end, drawn.unit).replace(".0 %", " %") for end in (drawn.low, drawn.high))
     return element("span", element("span", low), element("span", high), class_="axis")
 
 

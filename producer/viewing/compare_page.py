@@ -28,6 +28,7 @@ from evalq.producer.page.build import ChartTable, chart_tables, summary_of
 from evalq.producer.page.render import Address, Html, chart_figure, element, joined, tile_list
 from evalq.producer.viewing.case_page import side_link, side_title
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
+from evalq.producer.viewing.index_page import run_title
 from evalq.producer.viewing.viewer import BASELINE, Query, RunSide, RunSides, Viewer, query_number, query_value
 
 LOOKS: dict[Verdict, State] = {"same": "good", "better": "good", "worse": "bad", "inconclusive": "doubtful"}
@@ -103,31 +104,36 @@ def _form(viewer: Viewer, sides: RunSides, query: Query) -> Html:
     )
     return element(
         "form",
-        element("label", "Base", _select("base", [*approved, *names], base), class_="wide"),
-        element("label", "Compared with it", _select("cand", names, cand), class_="wide"),
+        element("label", "Base", _select(viewer, "base", [*approved, *names], base), class_="wide"),
+        element("label", "Compared with it", _select(viewer, "cand", names, cand), class_="wide"),
         element("label", "Margin, of the scale", margin),
         element("button", "Compare"),
         method="get", action=link("compare"), class_="asking",
     )  # fmt: skip
 
 
-def _select(name: str, values: Sequence[str], chosen: str) -> Html:
+def _select(viewer: Viewer, name: str, values: Sequence[str], chosen: str) -> Html:
     # The chosen one stays, even if it is not on offer any more.
     offered = list(dict.fromkeys([*values, *([chosen] if chosen else [])]))
-    options = [element("option", _offered(value), value=value, selected=value == chosen) for value in offered]
+    options = [element("option", _offered(viewer, value), value=value, selected=value == chosen) for value in offered]
     return element("select", *options, name=name)
 
 
-def _offered(value: str) -> str:
-    return f"the baseline {value.removeprefix(BASELINE)}" if value.startswith(BASELINE) else value
+def _offered(viewer: Viewer, value: str) -> str:
+    if value.startswith(BASELINE):
+        return f"the baseline {value.removeprefix(BASELINE)}"
+    known = viewer.catalogue.get(value)
+    return value if known is None else run_title(known)
 
 
 def _changes(found: Sequence[MeasureComparison]) -> Html | None:
-    """The change of each measure in one chart, as a share of its scale."""
-    marks = []
+    """The change of each measure in one chart, drawn as a share of its scale, in the numbers of its table."""
+    marks: list[Mark] = []
+    texts: list[tuple[str, str]] = []
     for each in found:
         if (seen := each.observed) is not None:
-            width = each.measure.width
+            width, shown = each.measure.width, MeasureFormat(each.measure)
+            texts.append((shown.change(seen.delta), f"{shown.change(seen.low)} to {shown.change(seen.high)}"))
             parts = (seen.delta / width, seen.low / width, seen.high / width)
             marks.append(
                 Mark(measure_title(each.measure.name), *parts, state=LOOKS[each.verdict], note=VERDICTS[each.verdict])
@@ -138,11 +144,20 @@ def _changes(found: Sequence[MeasureComparison]) -> Html | None:
     margin = max(each.margin / each.measure.width for each in found)
     # Symmetric, so that 0 is in the middle.
     reach = max(margin, *map(abs, ends)) * 1.05
+    better = {each.measure.better for each in found}
+    side = "right" if better == {"higher"} else "left" if better == {"lower"} else ""
     caption = (
-        "A share of the measure's scale with its 95 % interval; right of the line is better. Changes within "
-        f"{100 * margin:g} % count as none."
+        "The change with its 95 % interval"
+        + (f"; {side} of the line is better. " if side else ". ")
+        + f"A scale has 100 points. Changes within {100 * margin:g} points count as none."
     )
-    figure = chart_figure(ChartTable("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0))
+    drawn = ChartTable(
+        *("Change", caption, "dots", "share", "Measure", tuple(marks), -reach, reach, 0.0),
+        texts=tuple(texts),
+        ends=(f"{-100 * reach:+.0f} points", f"{100 * reach:+.0f} points"),
+        limit="The line is at no change.",
+    )
+    figure = chart_figure(drawn)
     return element("section", element("h2", "What changed", id="h-changed"), figure, aria_labelledby="h-changed")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from evalq.evalcore.views.charts import State
+from evalq.producer.folder.files import RUNS
 from evalq.producer.monitor.fleet import format_duration
 from evalq.producer.page.render import Html, element, joined
 from evalq.producer.viewing.catalogue import KnownRun, RunProgress
@@ -116,22 +118,31 @@ _PICKS = (("base", "as base"), ("cand", "to compare with it"))
 
 
 def _radio(name: str, what: str, known: KnownRun) -> Html:
-    return element("input", type="radio", name=name, value=known.key, aria_label=f"{known.run} {what}")
+    return element("input", type="radio", name=name, value=known.key, aria_label=f"{run_name(known)} {what}")
 
 
 def run_cell(known: KnownRun) -> Html:
     """The head of a row: the run's name, leading to its page, and what distinguishes it."""
+    name = run_name(known)
     notes = [known.target, *(f"{key}={value}" for key, value in known.tags.items())]
-    if known.folder is not None and known.folder.path.name != known.run:
-        notes.append(str(known.folder.path))
+    notes += [known.run] if name != known.run else []
     small = element("small", " · ".join(filter(None, notes)), dir="auto") if any(notes) else None
-    return element("th", element("a", known.run, href=link("run", known.key), dir="auto"), small, scope="row")
+    return element("th", element("a", name, href=link("run", known.key), dir="auto"), small, scope="row")
+
+
+def run_name(known: KnownRun) -> str:
+    """What its user calls a run: the name of its folder in evalq-runs, the path of another folder, or its id."""
+    if known.folder is None:
+        return known.run
+    path = known.folder.path.absolute()
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return path.name if path.parent in (RUNS, Path()) else str(path)
 
 
 def run_title(known: KnownRun) -> str:
-    """A run as titles name it: its id, its target, the prompt around its questions, and its date."""
-    prompt = known.tags.get("prompt", "")
-    return " · ".join(filter(None, (known.run, known.target, prompt and f"prompt {prompt}", known.started[:10])))
+    """A run as titles name it: its name, its target, the prompt around its questions, and when it began."""
+    prompt, began = known.tags.get("prompt", ""), known.started[:16].replace("T", " ")
+    return " · ".join(filter(None, (run_name(known), known.target, prompt and f"prompt {prompt}", began)))
 
 
 def _state_cell(known: KnownRun, progress: RunProgress) -> Html:

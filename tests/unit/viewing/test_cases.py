@@ -262,3 +262,26 @@ def test_lines_are_found_by_a_piece_in_any_place(tmp_path: Path) -> None:
         path.write_bytes(b"\n".join(lines) + end)
         with path.open("rb") as stream:
             assert list(lines_with(stream, b'"wanted"')) == [(n, lines[n]) for n in range(0, 5_000, 997)]
+
+
+def test_a_comparison_names_its_runs_and_gives_changes_in_one_unit(swept: tuple[str, str]) -> None:
+    """By the names of their folders, with target and time; the chart has the numbers of the tables below it."""
+    first, second = swept
+    with viewing() as browser:
+        found = browser.enter().get(f"/compare?base={first}&cand={second}")
+        for name, run in (("first", first), ("second", second)):
+            began = RunFolder(Path("evalq-runs") / name).info().started[:16].replace("T", " ")
+            label = f"{name} · agent-ask · {began}"
+            assert re.search(rf'<option value="{run}"( selected)?>{re.escape(label)}</option>', found.body)
+            assert label in found.text.partition("Pass rate")[0]
+        assert first not in found.text
+        chart = found.body.partition("What changed")[2].partition("</section>")[0]
+        ends = re.search(r">([+-][\d.]+ points) to ([+-][\d.]+ points)<", chart)
+        values = re.findall(r'<td class="n">([^<]*)</td>', chart)
+        assert ends is not None
+        facts = found.body.partition("Measure by measure")[2]
+        assert f"<dd>{values[0]}</dd>" in facts
+        assert f"<dd>{ends[1]} and {ends[2]}</dd>" in facts
+        assert " %" not in re.sub(r"95 % interval", "", chart)
+        assert "A scale has 100 points. Changes within 5 points count as none." in found.text
+        assert ">first</a>" in browser.get("/").body
