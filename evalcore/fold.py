@@ -166,10 +166,11 @@ def evaluate_files(
     """
     chosen = plugins.get(evaluator) if isinstance(evaluator, str) else evaluator
     listed = [paths] if isinstance(paths, str | Path) else paths
-    request = chosen.command.request(request_of(chosen, [str(path) for path in listed], params or {}, options or {}))
-    checked = validate(chosen.Params, request.params, "params")
-    sources = inputs_of(chosen, request)
+    asked = request_of(chosen, [str(path) for path in listed], params or {}, options or {})
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
+        request = chosen.command.request(chosen.command.prepare(asked, Path(scratch) / "traces").request)
+        checked = validate(chosen.Params, request.params, "params")
+        sources = inputs_of(chosen, request)
         # Keep all of them until the end: settling an input may read it again.
         sources = [plain_input(chosen, source, Path(scratch)) for source in sources]
         fold = Fold(chosen, checked, len(sources))

@@ -426,8 +426,11 @@ def _request(
     options: Mapping[str, Any] | None,
 ) -> Request:
     from evalq.evalcore.fold import request_of
+    from evalq.producer.folder.files import RUNS
 
-    return request_of(evaluator, inputs, params or {}, options or {})
+    return evaluator.command.prepare(
+        request_of(evaluator, inputs, params or {}, options or {}), RUNS / "traces"
+    ).request
 
 
 def _reporter(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:

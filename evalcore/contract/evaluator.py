@@ -45,6 +45,7 @@ __all__ = [
     "Outcome",
     "OutputQuestion",
     "Params",
+    "Prepared",
     "Records",
     "Request",
     "Sample",
@@ -200,17 +201,33 @@ def _unchanged(request: Request) -> Request:
     return request
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """A request after `CommandLine.prepare`: ``messages`` say what was made, ``warnings`` what was left out."""
+
+    request: Request
+    messages: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def _as_it_is(request: Request, folder: Path) -> Prepared:
+    return Prepared(request)
+
+
 class CommandLine(msgspec.Struct, frozen=True):
     """The additions of an evaluator's command to the common ones: ``options``, and further ``commands`` without a run.
 
     ``positional`` is the name of the command's arguments, there and in a suite file. ``request`` completes the user's
     request, say from a configuration file that the request names. It raises ConfigError or UsageError.
+
+    ``prepare`` comes before ``request``, once for each run: it may turn files that the request names into others below
+    a folder. The same files give the same name there.
     """
 
     options: tuple[Option, ...] = ()
     commands: tuple[Command, ...] = ()
     positional: str = "inputs"
     request: Callable[[Request], Request] = _unchanged
+    prepare: Callable[[Request, Path], Prepared] = _as_it_is
 
 
 def _no_stopping(request: Request) -> None:

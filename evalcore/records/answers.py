@@ -19,7 +19,7 @@ from evalq.evalcore.records.usage import token_parts
 
 ROLES = ("system", "user", "assistant", "tool")
 _SYNONYMS = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
-_MOST_MESSAGES = 10_000
+MOST_MESSAGES = 10_000
 """A conversation with more is damaged or malicious."""
 _MOST_NUMBER = 1e15
 _OLD_NAMES = {"prompt_tokens": "input", "completion_tokens": "output"}
@@ -198,8 +198,8 @@ def read_messages(listed: Any) -> tuple[dict[str, Any], ...]:
         return ()
     if not isinstance(listed, list | tuple):
         raise BadAnswer(f"messages: {kind_of(listed)} where a list is wanted")
-    if len(listed) > _MOST_MESSAGES:
-        raise BadAnswer(f"messages: {len(listed)} of them; {_MOST_MESSAGES} are the most")
+    if len(listed) > MOST_MESSAGES:
+        raise BadAnswer(f"messages: {len(listed)} of them; {MOST_MESSAGES} are the most")
     return tuple(_message(message, f"messages[{index}]") for index, message in enumerate(listed))
 
 

@@ -25,11 +25,31 @@ class Interval(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """The pass rate of one case: ``value`` in [0, 1] over ``answers`` answers, and the case's weight in a mean."""
+    """The pass rate of one case: ``value`` in [0, 1] over ``answers`` answers, and the case's weight in a mean.
+
+    Cases of one ``cluster`` are not independent, and an interval takes them as one.
+    """
 
     value: float
     answers: int
     weight: float = 1.0
+    cluster: str = ""
+
+
+def _by_cluster(rates: Sequence[Rate], times: Sequence[int]) -> tuple[list[Rate], list[int]]:
+    """The rates and how often each is there, with those of one cluster as one: their mean by weight."""
+    if not any(rate.cluster for rate in rates):
+        return list(rates), list(times)
+    alone = [(rate, count) for rate, count in zip(rates, times, strict=True) if not rate.cluster]
+    clusters: dict[str, list[tuple[Rate, int]]] = {}
+    for rate, count in zip(rates, times, strict=True):
+        if rate.cluster:
+            clusters.setdefault(rate.cluster, []).append((rate, count))
+    for found in clusters.values():
+        weight = math.fsum(rate.weight * count for rate, count in found)
+        value = math.fsum(rate.weight * rate.value * count for rate, count in found) / weight
+        alone.append((Rate(value, sum(rate.answers * count for rate, count in found), weight), 1))
+    return [rate for rate, _ in alone], [count for _, count in alone]
 
 
 @lru_cache(maxsize=65536)
@@ -94,6 +114,7 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA, times: Sequence[int] 
     several = times or [1] * len(rates)
     counted = [rate for rate in rates if rate.weight > 0]
     number = [count for rate, count in zip(rates, several, strict=True) if rate.weight > 0]
+    counted, number = _by_cluster(counted, number)
     if not counted:
         return None
     whole, cases = exact_sum((rate.weight for rate in counted), number), sum(number)

@@ -76,11 +76,24 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
             follow_log(evaluator, request, invocation, reporter)
             return
         _refuse_following(invocation)
+        request = _prepared(evaluator, request, reporter)
         backend = invocation.backend()
         run_options = msgspec.structs.replace(
             invocation.start.options(backend.settings.unpack_bytes), keep_prompts=not invocation.live.no_prompts
         )
         _evaluate(evaluator, request, run_options, backend, reporter, invocation)
+
+
+def _prepared(evaluator: Evaluator[Any, Any], request: Request, reporter: Reporter) -> Request:
+    """The request, with files that it names turned into others where its evaluator does that."""
+    from evalq.producer.folder.files import RUNS
+
+    prepared = evaluator.command.prepare(request, RUNS / "traces")
+    for message in prepared.messages:
+        reporter.say(message)
+    for warning in prepared.warnings:
+        reporter.warn(warning)
+    return prepared.request
 
 
 def _evaluate(

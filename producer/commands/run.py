@@ -233,6 +233,8 @@ def _start(
     run: PlannedRun, suite: str, backend: Backend, reporter: Reporter, invocation: Invocation
 ) -> RunFolder | None:
     """Start one run and wait for its report; its folder, or None if it is detached."""
+    for note in run.notes:
+        reporter.say(note)
     begin = _starter(run, suite, invocation, backend.settings.unpack_bytes)
     return begin_or_join(begin, backend, reporter, detach=invocation.start.detach)
 

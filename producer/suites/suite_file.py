@@ -52,6 +52,7 @@ from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows
+from evalq.producer.folder.files import RUNS
 from evalq.producer.folder.own_runs import named_paths
 from evalq.producer.outputs.requested import read_files, refuse_read
 from evalq.producer.suites.matrix import Fault, combinations
@@ -126,7 +127,7 @@ def _request_with_answers(evaluator: Evaluator[Any, Any], request: Request) -> R
 
 
 class PlannedRun(msgspec.Struct):
-    """One run of a suite, with its evaluator's ``request``; ``name`` may be empty.
+    """One run of a suite, with its evaluator's ``request``; ``name`` may be empty. ``notes`` are to be shown.
 
     A run of a matrix has the name ``base`` in the file, and a label on each axis.
     """
@@ -138,6 +139,7 @@ class PlannedRun(msgspec.Struct):
     limit: int | None
     outputs: list[Path]
     live: SweepOptions | None = None
+    notes: tuple[str, ...] = ()
     base: str = ""
     labels: dict[str, str] = {}
 
@@ -325,6 +327,8 @@ def _run(at: FileLocation, written: dict[str, Any], allowed: Sequence[Path]) -> 
     # Before anything reads a file: an error would quote what is in it.
     for name in named_paths(evaluator.name, request):
         _refuse_outside(at.path, at.key, stands_for(name), allowed)
+    prepared = evaluator.command.prepare(request, RUNS / "traces")
+    request = prepared.request
     live_keys = {name: getattr(run, name) for name in run.model_fields_set}
     live = live_options(at, evaluator.calls, live_keys, base, recorded=asks_recorded(evaluator, request))
     if live is None:
@@ -333,7 +337,8 @@ def _run(at: FileLocation, written: dict[str, Any], allowed: Sequence[Path]) -> 
     elif live.target:
         next(iter(live_calls(evaluator).prompts(request)), None)
     outputs = [base / name for name in run.output]
-    return PlannedRun(run.name, evaluator, request, run.chunk_size, run.limit, outputs, live)
+    notes = (*prepared.messages, *prepared.warnings)
+    return PlannedRun(run.name, evaluator, request, run.chunk_size, run.limit, outputs, live, notes)
 
 
 def _given(option: Option, value: Any, base: Path) -> Any:

@@ -134,10 +134,11 @@ class WrittenCase(NamedTuple):
 
 
 class RecordedCase(NamedTuple):
-    """The keys of a case that recorded outputs have, and the first record of the case."""
+    """The keys of a case that recorded outputs have, the first record of the case, and the attributes of a trace."""
 
     values: dict[str, Any]
     location: Location
+    attributes: Mapping[str, Any] = {}
 
 
 def with_recorded(
@@ -149,7 +150,7 @@ def with_recorded(
             yield WrittenCase({"id": name, **known.values}, known.location, ())
     for written in cases:
         own = recorded.get(str(written.case.get("id")))
-        yield written if own is None else written._replace(layers=(*written.layers, own))
+        yield written if own is None else written._replace(layers=(*written.layers, own[:2]))
 
 
 def read_cases(
@@ -185,6 +186,13 @@ def _read_document(
     else:
         faults.add(top.at("templates"), f"must be a mapping of names to templates, found {json_kind(named)}")
     cases = data.get("cases")
+    if (
+        recorded is not None
+        and isinstance(cases, list)
+        and any(isinstance(each, dict) and "where" in each for each in cases)
+    ):
+        yield from _read_selected(cases, top, (defaults,), templates, faults, recorded)
+        return
     if "cases" not in data and recorded is not None:
         yield from (WrittenCase({"id": name}, known.location, (defaults,)) for name, known in recorded.items())
         return
@@ -201,6 +209,49 @@ def _read_document(
             layers = [defaults, *_template_layers(entry, location, templates, faults)]
             faults.unknown(entry, _CASE_KEYS, location)
             yield WrittenCase(entry, location, tuple(layers))
+
+
+def _read_selected(
+    entries: list[Any],
+    top: Location,
+    below: tuple[tuple[Mapping[str, Any], Location], ...],
+    templates: Mapping[str, tuple[Mapping[str, Any], Location]],
+    faults: CaseFileFaults,
+    recorded: Mapping[str, RecordedCase],
+) -> Iterator[WrittenCase]:
+    """The recorded cases that an entry selects by `where`, each with the layers of all such entries."""
+    layers = []
+    for index, entry in enumerate(entries):
+        location = top.at("cases", index)
+        where = entry.get("where") if isinstance(entry, dict) else None
+        if not isinstance(where, dict):
+            faults.add(location.at("where"), "each entry, or none, selects recorded cases by a mapping of attributes")
+            continue
+        faults.unknown(entry, ("where", "template", *_LAYER_KEYS), location)
+        rest = {key: value for key, value in entry.items() if key in _LAYER_KEYS}
+        layers.append((where, (*_template_layers(entry, location, templates, faults), (rest, location))))
+    for name, known in recorded.items():
+        found = [layer for where, own in layers if selects(where, known.attributes) for layer in own]
+        if found:
+            yield WrittenCase({"id": name}, known.location, (*below, *found))
+
+
+def selects(where: Mapping[str, Any], attributes: Mapping[str, Any]) -> bool:
+    """Whether each attribute that ``where`` names has its value, or one of its values."""
+    for name, wanted in where.items():
+        value = attributes.get(name)
+        values = value if isinstance(value, list) else () if value is None else (value,)
+        options = {as_label(each) for each in (wanted if isinstance(wanted, list) else (wanted,))}
+        if not any(as_label(each) in options for each in values):
+            return False
+    return True
+
+
+def as_label(value: Any) -> str:
+    """A value of an attribute as text: 1 and 1.0 and "1" are the same, as true and "true"."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _plain_json(data: dict[str, Any], path: str | Path) -> dict[str, Any]:

@@ -206,6 +206,7 @@ class _Reader:
             "input_sha256": _input_digest(case_input),
             "checks": self._checks(layers, values, location),
             "tags": self._tags(layers),
+            **self._cluster(layers),
             "thresholds": self._thresholds(layers),
             "diversity": _layered_diversity(layers, self._faults),
         }
@@ -349,6 +350,11 @@ class _Reader:
             if len(tags) > _MOST_TAGS:
                 self._faults.add(location.at("tags"), f"more than {_MOST_TAGS} tags")
         return list(tags)
+
+    def _cluster(self, layers: Sequence[tuple[Mapping[str, Any], Location]]) -> dict[str, str]:
+        """The session of a trace; nothing for other cases."""
+        cluster, _ = _highest(layers, "cluster")
+        return {"cluster": str(cluster)} if cluster else {}
 
     def _weight(self, weight: Any, location: Location) -> float:
         if (

@@ -33,6 +33,7 @@ from evalq.evalcore.evaluators.checks.inputs import (
     complete_request,
     evaluation_request,
     output_line,
+    prepare,
     prompts,
     stopping,
 )
@@ -270,6 +271,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     command = CommandLine(
         positional="cases",
         request=complete_request,
+        prepare=prepare,
         options=(
             Option(
                 ("--outputs",),
@@ -282,6 +284,18 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
                 ("--map",),
                 "The keys of your --outputs: case=qid,output=response.text. With expected=gold, your records have the "
                 "expected answers, and no cases file is needed.",
+                many=True,
+            ),
+            Option(
+                ("--traces",),
+                "Traces of OpenTelemetry, as a Collector's file exporter writes them (JSON or protobuf); may be "
+                "repeated. CASES is then a file of checks: each trace is a case.",
+                "path",
+                many=True,
+            ),
+            Option(
+                ("--by",),
+                "An attribute of traces, such as route: results are also shown for each of its values.",
                 many=True,
             ),
             Option(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Request
-from evalq.evalcore.contract.params import validate
+from evalq.evalcore.contract.evaluator import Prepared, Request
+from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.repeats import CaseSoFar, StoppingByCase
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
-from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase
+from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase, as_label, selects
 from evalq.evalcore.evaluators.checks.cases import ExpandedCase, load_cases, load_labels
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
@@ -22,12 +23,14 @@ from evalq.evalcore.evaluators.checks.diversity.report import is_certain
 from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
+from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Prompt
-from evalq.evalcore.naming import shorten
+from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.foreign import refuse_foreign
 from evalq.evalcore.records.inputs import require_distinct
 from evalq.evalcore.records.json_values import Malformed, decode
 from evalq.evalcore.records.layouts import Kind, mapped_keys, read_recorded, recorded_sources
+from evalq.evalcore.records.traces.recording import record_traces
 from evalq.evalcore.statistics.diversity import share_rule
 
 # `--stop when-decided`: which cases of a sweep are decided. Lines are scored as for the report, so both agree.
@@ -85,7 +88,7 @@ def stopping_for(params: ChecksParams) -> StoppingByCase:
     return StoppingByCase(scored, lambda: _CaseProgress(params))
 
 
-_USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --target NAME --repeat N"
+_USE = "evalq checks CASES... --outputs FILE.jsonl|FOLDER | --traces FILE | --target NAME --repeat N"
 # Only these endings: v1.5 may be the name of a case.
 _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
@@ -184,6 +187,8 @@ def selected(request: Request) -> tuple[dict[str, Any], ChecksParams, list[Expan
 def _with_cases(request: Request) -> tuple[dict[str, Any], list[ExpandedCase]]:
     """Params with the cases as plain data, and the cases. Raises UsageError, ConfigError."""
     recorded = _cases_in_outputs(request)
+    if request.options.get("traces"):
+        recorded = trace_cases(_outputs(request), request.options.get("by") or ())
     if not request.inputs and recorded is None:
         _refuse_foreign(request, lambda name: True)  # it shows what to map
         raise UsageError(
@@ -293,3 +298,127 @@ def output_line(name: str, data: bytes) -> bytes:
     if isinstance(content, dict) and "case" in content and ("output" in content or "error" in content):
         return compact
     return head[:-1] + b',"output":' + compact + b"}"
+
+
+# Traces: each is a case of its own, with its attributes as tags and its session as its cluster. They become recorded
+# outputs once, before anything else; afterwards such a run is one of `--outputs` whose cases are read from the lines.
+
+TAGGED = (
+    *("service.name", "service.version", "deployment.environment.name", "deployment.environment"),
+    *("gen_ai.agent.name", "tag.tags", "langfuse.trace.tags"),
+)
+"""Attributes that become tags without being named."""
+_MOST_VALUES = 1_000
+_LONGEST_TAG = 200
+_NAMED = 20
+
+
+class _TraceLine(msgspec.Struct):
+    """What a line of recorded outputs says of its case."""
+
+    case: str
+    input: Any = None
+    session: str = ""
+    extra: dict[str, Any] = {}
+
+
+_line = msgspec.json.Decoder(_TraceLine).decode
+
+
+def prepare(request: Request, folder: Path) -> Prepared:
+    """``request`` with recorded outputs in place of ``--traces``. Raises UsageError, ConfigError, InputError."""
+    traces = [str(path) for path in request.options.get("traces") or ()]
+    if not traces:
+        if request.options.get("by"):
+            raise UsageError("--by names attributes of traces: give --traces FILE")
+        return Prepared(request)
+    for other in ("outputs", "map", "labels", "against"):
+        if request.options.get(other):
+            raise UsageError(f"--{other} goes with --outputs, not with --traces: give only one of them")
+    if not request.inputs:
+        raise UsageError(
+            "--traces needs a file of checks: evalq checks CHECKS.yaml --traces FILE, with `defaults:` in it"
+        )
+    selectors = [entry for path in request.inputs for entry in _selectors(path)]
+
+    def keeps(attributes: Mapping[str, Any]) -> bool:
+        return not selectors or any(selects(where, attributes) for where in selectors)
+
+    recorded = record_traces(traces, folder, keeps)
+    options = {**request.options, "outputs": (str(recorded.path),)}
+    count = f"{recorded.traces:,} traces of {recorded.spans:,} spans: {recorded.path}"
+    return Prepared(Request(request.inputs, request.params, options), (count,), recorded.notes)
+
+
+def _selectors(path: str) -> list[Mapping[str, Any]]:
+    """The `where` of each entry of a file of checks."""
+    if not path.lower().endswith((".yaml", ".yml", ".json")):
+        raise ConfigError(f"{path}: --traces needs a file of checks in YAML: a case of its own is made of each trace")
+    entries = load_mapping(path).get("cases")
+    if entries is None:
+        return []
+    found = []
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if not isinstance(entry, Mapping) or "where" not in entry:
+            raise ConfigError(
+                f"{path}: cases[{index}]: each trace is a case, so an entry selects traces with `where: {{ATTRIBUTE: "
+                "VALUE}}`; checks of all traces stand under `defaults`"
+            )
+        if wrong := fault_of(entry["where"]):
+            raise ConfigError(f"{path}: cases[{index}].where: {wrong}")
+        found.append(entry["where"])
+    return found
+
+
+def fault_of(where: Any) -> str:
+    """Why a value is no selection of traces; empty if it is one."""
+    if not isinstance(where, Mapping):
+        return f"{kind_of(where)} where a mapping of attributes to values is wanted"
+    for name, value in where.items():
+        for each in value if isinstance(value, list) else (value,):
+            if not isinstance(each, str | int | float | bool):
+                return f"{name}: {kind_of(each)} where a text, a number, or a list of them is wanted"
+    return ""
+
+
+def trace_cases(outputs: Sequence[str], by: Sequence[str]) -> dict[str, RecordedCase]:
+    """The case of each trace in recorded outputs. Raises UsageError for an attribute that no trace has."""
+    names = tuple(dict.fromkeys((*by, *TAGGED)))
+    cases: dict[str, RecordedCase] = {}
+    values: dict[str, set[str]] = {name: set() for name in by}
+    known: Counter[str] = Counter()
+    for path in outputs:
+        with open_input(path) as stream:
+            for number, data in enumerate(stream, start=1):
+                try:
+                    line = _line(data)
+                except (msgspec.DecodeError, RecursionError) as error:
+                    raise InputError(f"{path} is damaged", [(f"{path}:{number}", str(error))]) from None
+                tags = list(_tags(line.extra, names, values))
+                known.update(line.extra.keys() - {"spans", "root"} if len(cases) < _MOST_VALUES else ())
+                case = {"input": _case_input(line.input), "tags": tags, "cluster": line.session}
+                held = {key: value for key, value in case.items() if value not in (None, [], "")}
+                cases[line.case] = RecordedCase(held, Location(path, (), number), line.extra)
+    for name, found in values.items():
+        if not found:
+            listed = ", ".join(name for name, _ in known.most_common(_NAMED)) or "none"
+            raise UsageError(f"--by {shorten(name)}: no trace has this attribute (there are: {listed})")
+        if len(found) > _MOST_VALUES:
+            raise UsageError(f"--by {shorten(name)}: more than {_MOST_VALUES:,} values; results are shown for each one")
+    return cases
+
+
+def _tags(attributes: Mapping[str, Any], names: Sequence[str], values: Mapping[str, set[str]]) -> Sequence[str]:
+    tags: dict[str, None] = {}
+    for name in names:
+        value = attributes.get(name)
+        for each in value if isinstance(value, list) else () if value is None else (value,):
+            if name in values and len(values[name]) <= _MOST_VALUES:
+                values[name].add(as_label(each))
+            tags[f"{name}:{as_label(each)}"[:_LONGEST_TAG]] = None
+    return list(tags)[:100]
+
+
+def _case_input(value: Any) -> Any:
+    """The input of a case: text or an object."""
+    return value if value is None or isinstance(value, str | dict) else msgspec.json.encode(value).decode()

@@ -87,7 +87,8 @@ class Diversity(Params):
 class Case(Params):
     """An expanded case, with the digest of its input, and ``checks`` as in a file.
 
-    ``diversity`` is None if that of the run applies.
+    ``diversity`` is None if that of the run applies. Cases of one ``cluster``, such as traces of one session, are not
+    independent, and count as one in intervals.
     """
 
     id: str = Field(min_length=1)
@@ -97,6 +98,12 @@ class Case(Params):
     weight: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     thresholds: Thresholds = Thresholds()
     diversity: Diversity | None = None
+    cluster: str = ""
+
+    @model_serializer(mode="wrap")
+    def _serialize(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without a cluster the key is left out, so that digests and reports stay as before there were any.
+        return {name: value for name, value in dump(self).items() if name != "cluster" or value}
 
     @field_validator("checks")
     @classmethod

@@ -238,24 +238,28 @@ class _Alike(NamedTuple):
     checks: tuple[str, ...]
     counted: CaseCounts
     times: int
+    cluster: str = ""
 
     @property
     def rate(self) -> Rate:
         """The pass rate of each of them, which have answers."""
-        return Rate(self.counted.passed / self.counted.answers, self.counted.answers, self.weight)
+        return Rate(self.counted.passed / self.counted.answers, self.counted.answers, self.weight, self.cluster)
 
 
 def _alike(cases: Iterable[Counted]) -> list[_Alike]:
     """The cases in groups, since many cases have the same few counts; their order changes no exact sum."""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for case, counted in cases:
-        key = (id(counted), case.weight, case.tags, tuple(map(name_of_check, case.checks)))
+        key = (id(counted), case.weight, case.tags, tuple(map(name_of_check, case.checks)), case.cluster)
         group = groups.get(key)
         if group is None:
             groups[key] = [1, counted]
         else:
             group[0] += 1
-    return [_Alike(tags, weight, checks, *group[::-1]) for (_, weight, tags, checks), group in groups.items()]
+    return [
+        _Alike(tags, weight, checks, counted, times, cluster)
+        for (_, weight, tags, checks, cluster), (times, counted) in groups.items()
+    ]
 
 
 def _answered(alike: Iterable[_Alike]) -> list[_Alike]:
@@ -268,7 +272,8 @@ def _rates(alike: Sequence[_Alike]) -> dict[str, Json]:
     times = [each.times for each in known]
     rates = [each.rate for each in known]
     scores = [
-        Rate(each.counted.score / BILLION / each.counted.answers, each.counted.answers, each.weight) for each in known
+        Rate(each.counted.score / BILLION / each.counted.answers, each.counted.answers, each.weight, each.cluster)
+        for each in known
     ]
     return {
         "pass_rate": mean_rate(rates, times),
@@ -289,8 +294,8 @@ def _over_cases(alike: Sequence[_Alike], k: int, *, hat: bool) -> dict[str, Json
     times = [each.times for each in enough]
     estimates = [
         # Each estimate takes k answers, so its sample is the number of groups of k.
-        Rate(estimate(n.passed, n.answers, k) or 0.0, n.answers // k, weight)
-        for _, weight, _, n, _ in enough
+        Rate(estimate(n.passed, n.answers, k) or 0.0, n.answers // k, weight, cluster)
+        for _, weight, _, n, _, cluster in enough
     ]
     bounds, cases = _bounds(estimates, times), sum(times)
     if cases == 1:
@@ -398,13 +403,19 @@ def _by_tag(alike: Sequence[_Alike]) -> Iterator[Json]:
 
 def _by_check(alike: Sequence[_Alike]) -> Iterator[Json]:
     """The checks, each over its cases, in the order of names."""
-    counts_by_check: dict[str, Counter[tuple[int, int, int, float]]] = {}
+    counts_by_check: dict[str, Counter[tuple[int, int, int, float, str]]] = {}
     for each in alike:
         # Not strict: a case without answers has no counts.
         for name, (passed, failed, errors) in zip(each.checks, each.counted.checks, strict=False):
-            counts_by_check.setdefault(name, Counter())[passed, failed, errors, each.weight] += each.times
+            counts_by_check.setdefault(name, Counter())[
+                passed, failed, errors, each.weight, each.cluster
+            ] += each.times  # fmt: skip
     for name, with_check in sorted(counts_by_check.items()):
-        known = [(Rate(p / (p + f), p + f, weight), n) for (p, f, _, weight), n in with_check.items() if p + f]
+        known = [
+            (Rate(p / (p + f), p + f, weight, cluster), n)
+            for (p, f, _, weight, cluster), n in with_check.items()
+            if p + f
+        ]
         rates, times = [rate for rate, _ in known], [n for _, n in known]
         names = ("passed", "failed", "errors")
         yield {
