@@ -57,7 +57,7 @@ class CompiledCheck:
 
     __slots__ = (
         *("_at", "_at_record", "_made", "_negated", "_of_conversation", "_of_whole", "_threshold"),
-        *("fallible", "name", "wanted", "weight"),
+        *("fallible", "name", "reads_record", "wanted", "weight"),
     )
 
     def __init__(
@@ -81,6 +81,7 @@ class CompiledCheck:
         self._at_record = False
         if shared.at is not None:
             self._at, self._at_record = parse_at(shared.at)
+        self.reads_record = self._at_record or (made is not None and made.reads_record)
         question = None if made is None else made.question
         self._of_conversation = question is not None and question.conversation
         self._of_whole = shared.at is None and not self._of_conversation
@@ -162,6 +163,7 @@ class ComposedCheck(CompiledCheck):
     ) -> None:
         wanted = f"{count} of {len(parts)} checks" if kind == "at-least" else f"{kind} of {len(parts)} checks"
         super().__init__(name, shared, negated, wanted, None, 0.0, any(part.fallible for part in parts))
+        self.reads_record = self.reads_record or any(part.reads_record for part in parts)
         self._kind, self._parts, self._count = kind, parts, count
 
     def judge_questions(self) -> Iterator[JudgeQuestion]:
@@ -411,7 +413,7 @@ def _with_inner(written: Any, make: Callable[[Run, str], Made], depth: int) -> M
         raise BadCheck(str(error), f"check.{error.path}" if error.path else "check") from None
     if any(inner.judge_questions()):
         raise BadCheck("a judge cannot decide it here: `at: $record...` names the text for a judge", "check")
-    return make(inner.finding, inner.wanted)
+    return make(inner.finding, inner.wanted)._replace(reads_record=inner.reads_record)
 
 
 def _least(shared: CommonOptions, kind: Kind, ready: Made) -> float:

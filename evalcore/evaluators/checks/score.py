@@ -230,7 +230,8 @@ class CasePlans:
         labelled = self._params.labels.get(case.id, _NO_LABELLED) if self._params.labels else _NO_LABELLED
         how = diversity_of(case, self._params)
         if how is None and not labelled and not any(check.fallible for check in checks):
-            judged, plain = (False,) * len(checks), not skipped and not case.thresholds.score
+            judged = (False,) * len(checks)
+            plain = not skipped and not case.thresholds.score and not any(check.reads_record for check in checks)
             return CasePlan(index, case, checks, skipped, _NO_QUESTIONS, _NO_PAIRS, judged, _NO_LABELLED, None, plain)
         # The most votes last: of several checks with the same question, the last one stays.
         every = [each for check in checks for each in check.judge_questions()]

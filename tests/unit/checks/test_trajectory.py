@@ -10,7 +10,9 @@ import pytest
 
 from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, usage_of
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, compile_check
+from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
+from tests.unit.checks.helpers import params_of
 
 TRIP: list[dict[str, Any]] = [
     {"name": "search", "arguments": {"to": "Seoul", "days": 2}, "error": "timeout"},
@@ -273,3 +275,15 @@ def test_what_is_no_check_of_calls(check: dict[str, Any], path: str, says: str) 
     with pytest.raises(BadCheck) as caught:
         compile_check(check)
     assert (caught.value.path, says in str(caught.value)) == (path, True), str(caught.value)
+
+
+def test_the_record_is_the_same_for_a_short_line_and_a_long_one() -> None:
+    """A line with a text and nothing else is a record, too, also for parts of checks."""
+    for check in (
+        {"equals": "a", "at": "$record.case"},
+        {"any": [{"equals": "a", "at": "$record.case"}]},
+        {"not-equals": "b", "at": "$record.case"},
+    ):
+        scorer = OutputScorer(params_of([{"id": "a", "checks": [check]}]))
+        for line in (b'{"case": "a", "output": "x"}', b'{"case": "a", "output": "x", "extra": {}}'):
+            assert scorer.test(line).status == "passed", (check, line)

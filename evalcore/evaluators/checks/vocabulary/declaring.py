@@ -59,7 +59,8 @@ class Made(NamedTuple):
     ``run`` raises `Uncomputable` if the record lacks the data for the check. ``least`` is the lowest score that passes,
     if that depends on the options. ``scaled`` converts a ``threshold`` in other units to a score, and raises BadCheck.
     ``question`` is for checks that judges decide. ``inner`` is for a check that applies another one, which stands in
-    its option ``check``: as it is written, and the function that makes the whole from its run and its words.
+    its option ``check``: as it is written, and the function that makes the whole from its run and its words; ``reads_record`` says
+    whether that check looks at the record.
     """
 
     wanted: str
@@ -68,6 +69,7 @@ class Made(NamedTuple):
     scaled: Callable[[float], float] | None = None
     question: JudgeQuestion | None = None
     inner: tuple[Any, Callable[[Run, str], Made]] | None = None
+    reads_record: bool = False
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
