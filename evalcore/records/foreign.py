@@ -96,7 +96,7 @@ def _has_result(record: Any, keys: Mapping[str, str]) -> bool:
     if case is MISSING:
         case = _value(record, "named", keys)
     return case not in (MISSING, None, "") and any(
-        _value(record, key, keys) is not MISSING for key in ("output", "error", "tool_calls")
+        _value(record, key, keys) is not MISSING for key in ("output", "error", "tool_calls", "messages")
     )
 
 

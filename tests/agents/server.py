@@ -26,8 +26,9 @@ from tests.agents.hostile import hostile
 class Agent:
     """``latency`` in seconds; ``per_second`` calls are served in any second, the others get a 429; 0: all are.
 
-    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order, ``chat`` all messages.
-    ``served`` are keys of a reply that name the model that serves it.
+    After ``quota`` calls the account is spent; 0: never. ``answer`` answers what is no order, ``chat`` all messages,
+    and ``reply`` any request, by its path and its body. ``served`` are keys of a reply that name the model that
+    serves it.
     While ``ready`` is false, calls are taken and none is answered, and so while it is ``halted`` or has answered
     ``most`` calls (0: any number), which can be said from outside; while it is ``dead``, each request's connection is
     cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the answers in its prompts. With ``faults`` it
@@ -47,6 +48,7 @@ class Agent:
         self.answer: Callable[[str], str] | None = None
         self.chat: Callable[[list[str]], str] | None = None
         self.served: dict[str, str] = {}
+        self.reply: Callable[[str, Any], Any] | None = None
         self.embed: Callable[[str], list[float]] = letters
         self.retry_after = ""
         self.faults: random.Random | None = None
@@ -103,6 +105,9 @@ class Agent:
         if self.faults is not None and (fault := _fault(self.faults)):
             self.faulty[fault] += 1
             return await _fail(fault, writer)
+        if self.reply is not None:
+            self.log.append((time.time(), 200))
+            return await _reply(writer, 200, self.reply(path, data))
         prompt = data["messages"][-1]["content"] if isinstance(data, dict) and "messages" in data else ""
         if path.endswith("/embeddings"):
             prompt = data["input"]

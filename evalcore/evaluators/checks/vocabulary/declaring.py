@@ -59,8 +59,8 @@ class Made(NamedTuple):
     ``run`` raises `Uncomputable` if the record lacks the data for the check. ``least`` is the lowest score that passes,
     if that depends on the options. ``scaled`` converts a ``threshold`` in other units to a score, and raises BadCheck.
     ``question`` is for checks that judges decide. ``inner`` is for a check that applies another one, which stands in
-    its option ``check``: as it is written, and the function that makes the whole from its run and its words; ``reads_record`` says
-    whether that check looks at the record.
+    its option ``check``: as it is written, and the function that makes the whole from its run and its words.
+    ``reads_record`` says whether that check looks at the record.
     """
 
     wanted: str
