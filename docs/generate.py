@@ -97,7 +97,8 @@ def names_page() -> str:
         "Variables of others": table(head, [tuple(each) for each in FOREIGN_VARIABLES])
         + "\nTargets name further ones: `api_key_env`, and the `env` of a command. Python and the libraries read\n"
         "their own: PYTHONPATH, TMPDIR, HOME, PATH, TERM, NO_COLOR, COLUMNS, the locale's, HTTPS_PROXY and the other\n"
-        "proxies', SSL_CERT_FILE, further OTEL_* variables.\n",
+        "proxies', SSL_CERT_FILE, further OTEL_* variables. For targets of kind bedrock, botocore reads further AWS_*\n"
+        "variables; for kind vertex, google-auth reads its own, such as GOOGLE_APPLICATION_CREDENTIALS.\n",
         "Variables of Celery's that evalq sets aside": table(head, [tuple(each) for each in CELERY_VARIABLES])
         + "\nThey are for other applications. A program that a target grants one of them gets it.\n",
         "Folders": table(head, [tuple(each) for each in FOLDERS]),

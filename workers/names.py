@@ -80,6 +80,13 @@ FOREIGN_VARIABLES: tuple[Named, ...] = (
     Named("OTEL_SERVICE_NAME", "the name of evalq's spans [evalq]"),
     Named("OPENAI_API_KEY", "the key of a target that is named openai:MODEL"),
     Named("OPENAI_BASE_URL", "where openai:MODEL is called [https://api.openai.com/v1]"),
+    Named("ANTHROPIC_API_KEY", "the key of a target that is named anthropic:MODEL"),
+    Named("ANTHROPIC_BASE_URL", "where anthropic:MODEL is called [https://api.anthropic.com]"),
+    Named("GEMINI_API_KEY", "the key of a target that is named gemini:MODEL"),
+    Named("GOOGLE_GEMINI_BASE_URL", "where gemini:MODEL is called [https://generativelanguage.googleapis.com]"),
+    Named("AWS_ACCESS_KEY_ID", "the credentials of a target of kind bedrock, with the next two"),
+    Named("AWS_SECRET_ACCESS_KEY", "the secret of these credentials"),
+    Named("AWS_SESSION_TOKEN", "the token of temporary credentials"),
     Named("OLLAMA_HOST", "where ollama:MODEL is called [127.0.0.1:11434]"),
     Named("GITHUB_ACTIONS", "evalq comment: says that this is a job of GitHub"),
     Named("GITHUB_TOKEN", "evalq comment: the token for the comment of a pull request"),
@@ -101,7 +108,8 @@ FOREIGN_VARIABLES: tuple[Named, ...] = (
 """Variables of other programs that evalq itself reads or sets. In addition, evalq reads the variables that a targets
 file names (`api_key_env`, the `env` of a command), and Python and the libraries read some for their own purposes
 (PYTHONPATH, TMPDIR, HOME, PATH, TERM, NO_COLOR, COLUMNS, the locale's, HTTPS_PROXY and the other proxies',
-SSL_CERT_FILE, further OTEL_* variables)."""
+SSL_CERT_FILE, further OTEL_* variables; for the kind bedrock further AWS_* variables, for vertex those of google-auth,
+such as GOOGLE_APPLICATION_CREDENTIALS)."""
 
 CELERY_VARIABLES: tuple[Named, ...] = (
     Named("CELERY_*", "broker, results, loader, configuration module, pool, log, limits"),

@@ -23,13 +23,14 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "cache_write": (
         *("cache_write", "cache_creation.ephemeral_5m_input_tokens", "cache_creation_input_tokens"),
         *("cacheWriteInputTokens", "prompt_tokens_details.cache_write_tokens", "cache_write_tokens"),
+        *("input_tokens_details.cache_write_tokens",),
         *("input_tokens_cache_write", "input_token_details.cache_creation"),
     ),
     "cache_write_1h": ("cache_write_1h", "cache_creation.ephemeral_1h_input_tokens"),
     "reasoning": (
         *("reasoning", "reasoning_tokens", "completion_tokens_details.reasoning_tokens"),
         *("output_tokens_details.reasoning_tokens", "thoughtsTokenCount", "thoughts_token_count"),
-        *("reasoningTokens", "output_token_details.reasoning"),
+        *("reasoningTokens", "output_token_details.reasoning", "output_tokens_details.thinking_tokens"),
     ),
 }
 _BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens", "cacheReadInputTokens",
@@ -42,7 +43,7 @@ _TOOL_PROMPT = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
 
 def token_parts(usage: Mapping[str, Any]) -> dict[str, Any]:
     """{field of `Tokens`: its value} of a usage in any of the forms; values are not checked. Unknown keys are left."""
-    found = {name: _first(usage, paths) for name, paths in _SPELLINGS.items()}
+    found = {name: _first(usage, paths) for name, paths in _SPELLINGS.items()} | _by_time(usage.get("cacheDetails"))
     if any(usage.get(key) is not None for key in _BESIDE_INPUT):
         found["input"] = _sum(found, "input", "cached_input", "cache_write", "cache_write_1h")
     if any(usage.get(key) is not None for key in _BESIDE_OUTPUT):
@@ -50,6 +51,14 @@ def token_parts(usage: Mapping[str, Any]) -> dict[str, Any]:
     if _is_count(tool := _first(usage, _TOOL_PROMPT)) and _is_count(found["input"]):
         found["input"] += tool
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _by_time(details: Any) -> dict[str, Any]:
+    """Tokens written to a cache for 5 minutes and for an hour, as Bedrock lists them."""
+    listed = [each for each in details if isinstance(each, Mapping)] if isinstance(details, list) else []
+    counts = {each.get("ttl"): each.get("inputTokens") for each in listed}
+    names = {"5m": "cache_write", "1h": "cache_write_1h"}
+    return {name: counts.get(ttl, 0) for ttl, name in names.items()} if listed and counts.keys() <= names.keys() else {}
 
 
 def _sum(found: Mapping[str, Any], whole: str, *parts: str) -> Any:

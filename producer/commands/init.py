@@ -232,7 +232,8 @@ COMMAND = command(
     _init,
     click.Argument(["folder"], type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="[DIR]"),
     click.Option(["--target", "spec"], default=_DEFAULT, show_default=True, metavar="TARGET",
-                 help="The agent: openai:MODEL, ollama:MODEL, http://..., python:MODULE:FUNCTION, command:PROGRAM."),
+                 help="The agent: openai:MODEL, anthropic:MODEL, gemini:MODEL, ollama:MODEL, http://..., "
+                 "python:MODULE:FUNCTION, command:PROGRAM."),
     click.Option(["--from", "table"], type=click.Path(dir_okay=False, path_type=Path), metavar="CSV",
                  help="Make the cases from a CSV with a column of questions and, if there is one, of expected answers. "
                  "For files of other tools see evalq import."),

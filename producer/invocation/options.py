@@ -92,8 +92,9 @@ def live_options(evaluator: Evaluator[Any, Any]) -> list[click.Option]:
             [f"--{calls.option}", "target"],
             envvar=f"EVALQ_{calls.option.upper()}",
             metavar="NAME",
-            help="Call a target of the targets file, or one that needs no file: openai:MODEL, ollama:MODEL, "
-            "http://..., python:MODULE:FUNCTION, command:PROGRAM. Record its answers, and evaluate them.",
+            help="Call a target of the targets file, or one that needs no file: openai:MODEL, anthropic:MODEL, "
+            "gemini:MODEL, ollama:MODEL, http://..., python:MODULE:FUNCTION, command:PROGRAM. Record its answers, and "
+            "evaluate them.",
         )
     ]
     if calls.repeats:

@@ -15,18 +15,30 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.trust import Thing, Writer, allows
 from evalq.workers.targets.command import CommandTarget
 from evalq.workers.targets.http import HttpTarget
-from evalq.workers.targets.openai import EmbeddingsTarget, OpenAiTarget
+from evalq.workers.targets.providers.anthropic import AnthropicTarget
+from evalq.workers.targets.providers.azure import AzureTarget
+from evalq.workers.targets.providers.bedrock import BedrockTarget
+from evalq.workers.targets.providers.gemini import GeminiTarget
+from evalq.workers.targets.providers.openai import EmbeddingsTarget, OpenAiTarget
+from evalq.workers.targets.providers.responses import ResponsesTarget
+from evalq.workers.targets.providers.vertex import VertexTarget
 from evalq.workers.targets.python import PythonTarget
 from evalq.workers.targets.spec import entries, is_spec
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
 
 MODELS: dict[str, type[Target]] = {
+    "anthropic": AnthropicTarget,
+    "azure": AzureTarget,
+    "bedrock": BedrockTarget,
     "command": CommandTarget,
     "embeddings": EmbeddingsTarget,
+    "gemini": GeminiTarget,
     "http": HttpTarget,
     "openai": OpenAiTarget,
     "python": PythonTarget,
+    "responses": ResponsesTarget,
+    "vertex": VertexTarget,
 }
 """By the name that ``kind`` gives."""
 

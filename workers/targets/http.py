@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.model.calls import Served
@@ -21,7 +23,8 @@ from evalq.workers.targets.answers import Answered, Call, Failure, FailureKind, 
 from evalq.workers.targets.target import Client, ParameterTarget
 
 if TYPE_CHECKING:
-    from evalq.workers.targets.web import Reply  # with httpx, which takes a while to import
+    from evalq.workers.targets.events import Joined
+    from evalq.workers.targets.web import Reply, Sign  # with httpx, which takes a while to import
 
 
 # -- templates of requests --------------------------------------------------------------------------
@@ -76,13 +79,45 @@ def _with_host(url: str) -> str:
 Url = Annotated[str, Field(pattern=r"^https?://[^\s]+$"), AfterValidator(_with_host)]
 BaseUrl = Annotated[Url, Field(pattern=r"^[^?#]+$")]
 """An address to which a path is added."""
+_MOST_ADDRESSES = 64
+
+
+def _each_is(of: TypeAdapter[str]) -> AfterValidator:
+    """Holds one address, or each of a list of them, to its type, and reports the first that is none."""
+
+    def check(value: str | list[str]) -> str | list[str]:
+        listed = [value] if isinstance(value, str) else value
+        if not 0 < len(listed) <= _MOST_ADDRESSES or len({*listed}) < len(listed):
+            raise PydanticCustomError("addresses", "one address, or a list of different ones")
+        for number, each in enumerate(listed):
+            try:
+                of.validate_python(each)
+            except ValidationError as error:
+                at = "" if isinstance(value, str) else f"address {number + 1} of the list: "
+                fault = {"at": at, "why": error.errors()[0]["msg"]}
+                raise PydanticCustomError("address", "{at}{why}", fault) from None
+        return value
+
+    return AfterValidator(check)
+
+
+Urls = Annotated[str | list[str], _each_is(TypeAdapter(Url))]
+BaseUrls = Annotated[str | list[str], _each_is(TypeAdapter(BaseUrl))]
+"""One address, or a list of equal endpoints: calls go round among those that answer."""
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 Headers = dict[_HeaderName, Annotated[str, Field(pattern=r"^[ -~]*$")]]
 
 
-def shown(url: str) -> str:
-    """The URL with only scheme, host, port and path, which have no secrets."""
-    parts = urlsplit(url)
+def each_of(urls: str | list[str]) -> list[str]:
+    """All addresses of an entry."""
+    return [urls] if isinstance(urls, str) else urls
+
+
+def shown(urls: str | list[str]) -> str:
+    """The URL, or each of them, with only scheme, host, port and path, which have no secrets."""
+    if not isinstance(urls, str):
+        return ", ".join(map(shown, urls))
+    parts = urlsplit(urls)
     port = f":{parts.port}" if parts.port else ""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{parts.scheme}://{host}{port}{parts.path}"
@@ -106,14 +141,19 @@ def is_secret(name: str) -> bool:
     return bool(_SECRET_NAME.search(name))
 
 
-def secrets_of(url: str, headers: Mapping[str, str]) -> Iterator[str]:
-    """The secrets in headers and URL parameters, and the URL's password, both as written and as sent."""
-    parts = urlsplit(url)
+def secrets_of(urls: str | list[str], headers: Mapping[str, str]) -> Iterator[str]:
+    """The secrets in headers and URL parameters, and the URLs' passwords, both as written and as sent."""
     for name, value in headers.items():
         if is_secret(name) or _SECRET_VALUE.search(value):
             yield from (value, _SCHEME.sub("", value))
             # A cookie header has several values, and a server may repeat one of them.
             yield from (each.partition("=")[2].strip() for each in value.split(";") if "cookie" in name.lower())
+    for url in each_of(urls):
+        yield from _secrets_in(url)
+
+
+def _secrets_in(url: str) -> Iterator[str]:
+    parts = urlsplit(url)
     yield from (value for name, value in parse_qsl(parts.query) if is_secret(name))
     pairs = (pair.partition("=") for pair in parts.query.split("&"))
     yield from (value for name, _, value in pairs if is_secret(name))
@@ -134,7 +174,7 @@ class HttpTarget(ParameterTarget):
     takes_envelopes: ClassVar[bool] = True
 
     kind: Literal["http"]
-    url: Url = Field(description="Where calls are posted")
+    url: Urls = Field(description="Where calls are posted: an address, or a list of equal ones")
     headers: Headers = Field(default_factory=dict, description="Further headers (their values are never shown)")
     api_key_header: _HeaderName = Field(
         default="Authorization", description="Header of the key; in Authorization, a bearer"
@@ -185,29 +225,77 @@ _HIDDEN_TOKENS = 1 << 20
 """The most tokens that a reply may count beyond its bytes: of the server's own prompt, or of hidden reasoning."""
 
 
+_REST_SECONDS = 5.0
+"""How long calls avoid an endpoint that did not answer, while another one does."""
+
+
 class PostingClient:
-    """The base of clients that post JSON to one URL. The ``key`` goes into a header; in Authorization, as a bearer."""
+    """The base of clients that post JSON. The ``key`` goes into a header; in Authorization, as a bearer.
+
+    Of several ``urls``, which are equal endpoints, each call goes to the next one that answers. ``sign`` gives headers
+    that depend on the request.
+    """
 
     def __init__(
         self,
-        url: str,
+        urls: str | list[str],
         headers: Mapping[str, str],
         key: str | None,
         max_bytes: int,
         *,
         key_header: str = "Authorization",
+        sign: Sign | None = None,
     ) -> None:
         from evalq.workers.targets.web import Web  # httpx takes a while to import
 
         bearer = f"Bearer {key}" if key_header.lower() == "authorization" else key
-        self._web = Web(url, headers if bearer is None or key is None else {**headers, key_header: bearer}, max_bytes)
+        sent = headers if bearer is None or key is None else {**headers, key_header: bearer}
+        self._endpoints = [Web(url, sent, max_bytes, sign) for url in each_of(urls)]
+        self._turn = 0
+        self._avoided: dict[int, float] = {}
 
     async def open(self) -> None:
         """Nothing to do before the first call."""
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._web.close()
+        for endpoint in self._endpoints:
+            await endpoint.close()
+
+    async def post(
+        self, body: Any, headers: Mapping[str, str] | None = None, joining: Callable[[], Joined] | None = None
+    ) -> Reply | Failure:
+        """Send ``body``, with ``headers`` beside the target's own.
+
+        If an endpoint cannot be reached, the call goes on to the next one. ``joining`` makes what joins the events of a
+        stream into one reply.
+        """
+        for number in self._order():
+            try:
+                joined = None if joining is None else joining()
+                result = await self._endpoints[number].post(body, headers, joined)
+            except asyncio.CancelledError:  # the time of the call is over
+                self._avoid(number)
+                raise
+            if not isinstance(result, Failure) or not result.down:
+                self._avoided.pop(number, None)
+                return result
+            self._avoid(number)
+            if result.connected:
+                return result  # this call may have been paid: its next try goes elsewhere
+        return result
+
+    def _avoid(self, number: int) -> None:
+        self._avoided[number] = time.monotonic() + _REST_SECONDS
+
+    def _order(self) -> list[int]:
+        """The endpoints in the order in which a call tries them: those that did not answer last."""
+        now = time.monotonic()
+        late = {number: until for number, until in self._avoided.items() if until > now}
+        good = [number for number in range(len(self._endpoints)) if number not in late]
+        self._turn += 1
+        start = self._turn % len(good) if good else 0
+        return good[start:] + good[:start] + sorted(late, key=lambda number: late[number])
 
 
 class HttpClient(PostingClient):
@@ -220,9 +308,8 @@ class HttpClient(PostingClient):
 
     async def call(self, call: Call) -> Answered | Failure:
         """Post the filled template; the answer is the value at the target's ``answer`` path."""
-        reply = await self._web.post(
-            fill(self._target.body, {**self._target.parameters, **call.fillings()}), call.headers
-        )
+        body = fill(self._target.body, {**self._target.parameters, **call.fillings()})
+        reply = await self.post(body, call.headers)
         if isinstance(reply, Failure):
             return reply
         try:

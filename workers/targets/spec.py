@@ -16,14 +16,22 @@ from urllib.parse import quote, unquote, urlsplit
 
 from evalq.evalcore.errors import UsageError
 
-FORMS = ("openai:MODEL", "ollama:MODEL", "http://HOST/PATH", "python:MODULE:FUNCTION", "command:PROGRAM")
+FORMS = (
+    *("openai:MODEL", "anthropic:MODEL", "gemini:MODEL", "ollama:MODEL"),
+    *("http://HOST/PATH", "python:MODULE:FUNCTION", "command:PROGRAM"),
+)
 """What can be named without a file."""
-KEY_VARIABLES = {"openai": "OPENAI_API_KEY"}
+KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
 """The one variable of the environment that a provider's key is read from."""
-_URLS = {"openai": "https://api.openai.com/v1", "ollama": "http://127.0.0.1:11434/v1"}
+_URLS = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "ollama": "http://127.0.0.1:11434/v1",
+}
 _OLLAMA_PORTS = {"": 11434, "http": 80, "https": 443}
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a server listens on, and where it is found
-_SPEC = re.compile(r"(?:openai|ollama|python|command):(?!//)|https?://")
+_SPEC = re.compile(r"(?:openai|anthropic|gemini|ollama|python|command):(?!//)|https?://")
 _LINE = "\n"
 _JOINED = "\nin:"
 """Begins joined specs. The folder in which they were typed follows: where modules and programs are."""
@@ -85,18 +93,15 @@ def _entry(spec: str) -> dict[str, Any]:
             raise UsageError(f"--target {spec!r}: not a command line: {error}") from None
         return {"kind": "command", "argv": argv}
     key = {"api_key_env": KEY_VARIABLES[kind]} if kind in KEY_VARIABLES else {}
-    return {"kind": "openai", "base_url": base_url(kind), "model": rest, **key}
+    return {"kind": "openai" if kind == "ollama" else kind, "base_url": base_url(kind), "model": rest, **key}
 
 
 def base_url(kind: str) -> str:
-    """Where the server of ``openai`` or ``ollama`` is: its usual address, unless the environment names another.
+    """Where the server of a provider is: its usual address, unless the environment names another.
 
     The variables are those that the provider's own SDK and command read. Raises UsageError for one without an address.
     """
-    if kind == "openai":
-        variable, given = "OPENAI_BASE_URL", os.environ.get("OPENAI_BASE_URL", "").strip()
-    else:
-        variable, given = "OLLAMA_HOST", os.environ.get("OLLAMA_HOST", "").strip()
+    variable, given = _given_url(kind)
     if not given:
         return _URLS[kind]
     from pydantic import TypeAdapter
@@ -112,6 +117,17 @@ def base_url(kind: str) -> str:
             f"{variable}={received!r}: not an address: it needs http:// or https:// (OLLAMA_HOST may leave it out), a "
             "host, and neither ? nor #; set it to one, or unset it"
         ) from None
+
+
+def _given_url(kind: str) -> tuple[str, str]:
+    """The variable that names a provider's address, and what it holds."""
+    if kind == "openai":
+        return "OPENAI_BASE_URL", os.environ.get("OPENAI_BASE_URL", "").strip()
+    if kind == "anthropic":
+        return "ANTHROPIC_BASE_URL", os.environ.get("ANTHROPIC_BASE_URL", "").strip()
+    if kind == "gemini":
+        return "GOOGLE_GEMINI_BASE_URL", os.environ.get("GOOGLE_GEMINI_BASE_URL", "").strip()
+    return "OLLAMA_HOST", os.environ.get("OLLAMA_HOST", "").strip()
 
 
 def _ollama_url(given: str) -> str:

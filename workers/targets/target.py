@@ -258,6 +258,7 @@ def _is_file(path: Path) -> bool:
 _NO_PART_OF_ANSWERS = (
     "base_url",
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
+    *("stream", "cache", "profile"),
     *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
 )
 _SHOWN = 16
@@ -337,8 +338,9 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
         del settings["output"]  # the evaluator decides on the form of an answer then
     if target.identity is None:
         del settings["identity"]
-    if isinstance(settings.get("url"), str):
-        settings["url"] = _without_host(settings["url"])
+    if urls := settings.get("url"):
+        paths = sorted({_without_host(url) for url in ([urls] if isinstance(urls, str) else urls)})
+        settings["url"] = paths[0] if len(paths) == 1 else paths
     for name in (*_NO_PART_OF_ANSWERS, *but):
         settings.pop(name, None)
     for name in ("options", "parameters"):

@@ -7,8 +7,7 @@ import contextlib
 import re
 import ssl
 import time
-import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -21,85 +20,18 @@ import httpx
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, deeper_than
 from evalq.workers.targets.answers import Failure, FailureKind, Quota, RateLimits, begin_of, off_loop
-
-# -- the body of a reply: read raw, and limited both as sent and as unpacked ----------------------------
-
-_GZIP = 16 + zlib.MAX_WBITS
-_PIECES_A_STEP = 256
-"""After this many pieces other calls get their turn, because a server may send single bytes."""
-# A reply with a smaller mean piece is refused: it would only keep this process busy.
-_BYTES_A_PIECE = 64
-_FREE_PIECES = 10_000
-
-
-_LAYERS = ("_stream", "_httpcore_stream", "_connection")
-"""Attributes that lead from a stream of httpx or httpcore to its connection."""
-
-
-class _ReplyBody(msgspec.Struct, frozen=True):
-    """The ``data`` that was read, and the ``fault`` that ended the reading early, or ""."""
-
-    data: bytes
-    fault: str = ""
-
-
-async def _read_body(response: httpx.Response, most: int) -> _ReplyBody:
-    """Read a body of at most ``most`` bytes, both as sent and as unpacked. Unpacks one layer of gzip.
-
-    evalq never asks for gzip, but some servers send it. Raises httpx.HTTPError if the connection fails.
-    """
-    coding = response.headers.get("content-encoding", "").strip().lower()
-    if coding not in ("", "identity", "gzip", "x-gzip"):
-        return _ReplyBody(
-            b"", f"the reply's Content-Encoding is {coding[:40]!r}: evalq asks for identity and reads gzip only"
-        )
-    unpack = zlib.decompressobj(_GZIP) if "gzip" in coding else None
-    data, sent, pieces = bytearray(), 0, 0
-    async for piece in response.aiter_raw():
-        sent, pieces = sent + len(piece), pieces + 1
-        if pieces > _FREE_PIECES + most // _BYTES_A_PIECE:
-            return _ReplyBody(bytes(data), f"the reply comes in over {pieces - 1} pieces")
-        if pieces % _PIECES_A_STEP == 0:
-            await asyncio.sleep(0)
-        if unpack is None:
-            data += piece
-        else:
-            try:
-                # Unpack at most one byte beyond the limit: it is enough to refuse a decompression bomb.
-                data += unpack.decompress(piece, most + 1 - len(data))
-            except zlib.error:
-                return _ReplyBody(bytes(data), "the reply is not the gzip that its Content-Encoding says")
-            if unpack.unused_data:
-                return _ReplyBody(bytes(data), "the reply goes on behind the end of its gzip")
-        if max(sent, len(data)) > most:
-            return _ReplyBody(bytes(data), f"the reply is longer than max_bytes, {most}")
-    # An empty body is not gzip, but it is valid.
-    if unpack is not None and sent and not unpack.eof:
-        return _ReplyBody(bytes(data), "the reply's gzip is cut off")
-    return _ReplyBody(bytes(data))
-
-
-def _has_surplus(response: httpx.Response) -> bool:
-    """Whether bytes followed the reply, or that is unknown; the connection must not be used again then.
-
-    The next request on that connection would take these bytes for its reply.
-    """
-    if "transfer-encoding" in response.headers and "content-length" in response.headers:
-        return True  # two lengths: the server and a proxy may see different ends of the body
-    stream = response.extensions.get("network_stream")
-    if stream is None or stream.get_extra_info("is_readable"):
-        return True
-    # httpcore starts the next cycle with bytes that h11 has read but not used, and has no public access to them.
-    found: object = response.stream
-    while found is not None:
-        state = getattr(found, "_h11_state", None)
-        if state is not None:
-            return bool(state.trailing_data[0])
-        found = next((getattr(found, name) for name in _LAYERS if hasattr(found, name)), None)
-    return True
-
+from evalq.workers.targets.bodies import (
+    EVENT_STREAM,
+    NO_JSON,
+    ReplyBody,
+    StreamBody,
+    decoded,
+    has_surplus,
+    read_body,
+    read_stream,
+)
+from evalq.workers.targets.events import CONTENT_FILTER, Joined, error_of
 
 # -- limits from headers: Retry-After in both forms, and the x-ratelimit family -------------------------
 
@@ -126,14 +58,17 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimits:
-    """``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, and without a last part for requests."""
+    """``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, without a last part for requests; Anthropic's have
+    the part last.
+    """
     return RateLimits(_quota(headers, "requests"), _quota(headers, "tokens"))
 
 
 def _quota(headers: Mapping[str, str], what: str) -> Quota:
     def header(part: str) -> str | None:
-        value = headers.get(f"x-ratelimit-{part}-{what}")
-        return headers.get(f"x-ratelimit-{part}") if value is None and what == "requests" else value
+        names = [f"x-ratelimit-{part}-{what}", f"anthropic-ratelimit-{what}-{part}"]
+        names += [f"x-ratelimit-{part}"] * (what == "requests")
+        return next((value for name in names if (value := headers.get(name)) is not None), None)
 
     limit, remaining = _number(header("limit")), _number(header("remaining"))
     return Quota(
@@ -144,12 +79,14 @@ def _quota(headers: Mapping[str, str], what: str) -> Quota:
 
 
 def _seconds(text: str | None, headers: Mapping[str, str]) -> float | None:
-    """A reset as "1m30.5s", as seconds, or as a point in time (seconds since 1970)."""
+    """A reset as "1m30.5s", as seconds, or as a point in time (seconds since 1970, or as RFC 3339 writes it)."""
     if text is None:
         return None
     number = _number(text)
     if number is not None:
         return number if number < _EPOCH else max(0.0, number - _now(headers).timestamp())
+    if (until := _iso_date(text)) is not None:
+        return max(0.0, (until - _now(headers)).total_seconds())
     parts = _DURATION.findall(text)
     # The whole text must match: "1m30x" may mean anything.
     if not parts or "".join(amount + unit for amount, unit in parts) != text.strip():
@@ -169,6 +106,14 @@ def _date(text: str | None) -> datetime | None:
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _iso_date(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text.strip()) if "T" in text else None
+    except ValueError:
+        return None
+    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _now(headers: Mapping[str, str]) -> datetime:
@@ -199,14 +144,17 @@ _BY_STATUS: dict[int, tuple[FailureKind, str]] = {
     403: ("auth", "the key may not do this: see api_key_env"),
     404: ("refused", "not found: see the URL and the model's name"),
     408: ("timeout", "the server gave up waiting"),
+    424: ("server", "the model failed"),
     429: ("rate_limit", "asked too often"),
+    529: ("rate_limit", "the provider is overloaded"),
 }
 
 
 class Reply(msgspec.Struct, frozen=True):
     """A reply with a status 2xx and JSON: its ``value``, its text, and the ``limits`` from its headers.
 
-    ``asked_bytes`` and ``reply_bytes`` are the sizes of the request and the reply.
+    ``asked_bytes`` and ``reply_bytes`` are the sizes of the request and the reply. ``first_token_seconds`` of a stream
+    is the time until the model began to write.
     """
 
     value: Any
@@ -215,6 +163,11 @@ class Reply(msgspec.Struct, frozen=True):
     seconds: float
     asked_bytes: int
     reply_bytes: int
+    first_token_seconds: float | None = None
+
+
+Sign = Callable[[str, bytes], Awaitable[Mapping[str, str]]]
+"""Gives the headers that one request needs, by its URL and body. Raises ConfigError without credentials."""
 
 
 class Web:
@@ -224,8 +177,9 @@ class Web:
     for every call, which with a hundred calls takes several times as long as the rest of a call.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int, sign: Sign | None = None) -> None:
         self._url = url
+        self._sign = sign
         given = {name.lower(): value for name, value in headers.items()}
         self._headers = {**_HEADERS, **given}
         self._max_bytes = max_bytes
@@ -271,18 +225,30 @@ class Web:
         self._clients.add(client)
         return client
 
-    async def post(self, body: Any, headers: Mapping[str, str] | None = None) -> Reply | Failure:
-        """Send ``body`` as JSON, with ``headers`` beside the target's own. Returns the reply, or the failure."""
+    async def post(
+        self, body: Any, headers: Mapping[str, str] | None = None, joined: Joined | None = None
+    ) -> Reply | Failure:
+        """Send ``body`` as JSON, with ``headers`` beside the target's own. Returns the reply, or the failure.
+
+        ``joined`` makes one reply of a stream of events.
+        """
         began = time.monotonic()
         content = msgspec.json.encode(body)
+        read, stream = ReplyBody(b""), None
         try:
+            signed = {} if self._sign is None else await self._sign(self._url, content)
             async with (
                 self._client() as client,
-                client.stream("POST", self._url, content=content, headers=headers) as response,
+                client.stream("POST", self._url, content=content, headers={**(headers or {}), **signed}) as response,
             ):
-                body = await _read_body(response, self._max_bytes)
-                if body.fault or _has_surplus(response):
+                if joined is not None and response.is_success and _is_stream(response):
+                    stream = await read_stream(response, self._max_bytes, joined, began)
+                else:
+                    read = await read_body(response, self._max_bytes)
+                if read.fault or (stream is not None and not stream.whole) or has_surplus(response):
                     self._unclean.add(client)
+        except ConfigError as error:
+            return Failure(kind="auth", reason=str(error), connected=False)
         except httpx.TimeoutException:
             return Failure(kind="timeout", reason="no answer in time", down=True)
         except httpx.ConnectError as error:
@@ -292,26 +258,54 @@ class Web:
         except httpx.InvalidURL:
             return Failure(kind="refused", reason="the URL is not one")
         seconds = time.monotonic() - began
-        limits, status = rate_limits(response.headers), response.status_code
-        text = body.data.decode(errors="replace")
-        if not response.is_success:
-            wait = retry_after(response.headers)
-            kind, reason = _judged(status, text, "" if wait is None else f" (Retry-After: {wait:g} s)")
-            return Failure(
-                kind=kind, reason=reason, text=text, status=status, retry_after_seconds=wait,
-                down=status in _DOWN, latency_seconds=seconds, limits=limits,
-            )  # fmt: skip
-        fault, value = body.fault, None
-        if fault:
-            text = text[:_SHOWN]
-        else:
-            fault, value = await off_loop(len(body.data), _decoded, body.data)
-        if fault:
-            # A body that is not JSON does not come from the model: it is a proxy's page, or was cut off.
-            return Failure(kind="server" if fault == _NO_JSON else "bad_output",
-                           reason=_received(response, text) if fault == _NO_JSON else fault,
-                           text=text, status=status, latency_seconds=seconds, limits=limits)  # fmt: skip
-        return Reply(value, text, limits, seconds, len(content), len(body.data))
+        limits = rate_limits(response.headers)
+        if stream is not None:
+            return _streamed(stream, len(content), seconds, limits, response.status_code)
+        return await _replied(response, read, len(content), seconds, limits)
+
+
+def _is_stream(response: httpx.Response) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == EVENT_STREAM
+
+
+def _streamed(stream: StreamBody, asked: int, seconds: float, limits: RateLimits, status: int) -> Reply | Failure:
+    """The reply in the events of a stream, or why there is none."""
+    if stream.failed is not None:
+        failed = stream.failed
+        return Failure(
+            kind=failed.kind, reason=failed.reason, text=stream.begin[:_SHOWN], status=status,
+            finish_reason=failed.finish, first_token_seconds=stream.first_seconds, latency_seconds=seconds,
+            limits=limits,
+        )  # fmt: skip
+    text = msgspec.json.encode(stream.value).decode()
+    return Reply(stream.value, text, limits, seconds, asked, stream.size, stream.first_seconds)
+
+
+async def _replied(
+    response: httpx.Response, body: ReplyBody, asked: int, seconds: float, limits: RateLimits
+) -> Reply | Failure:
+    status, text = response.status_code, body.data.decode(errors="replace")
+    if not response.is_success:
+        wait = retry_after(response.headers)
+        if wait is None and status == 429:
+            wait = _wait_in(text)
+        kind, reason = _judged(status, text, "" if wait is None else f" (Retry-After: {wait:g} s)")
+        return Failure(
+            kind=kind, reason=reason, text=text, status=status, retry_after_seconds=wait, down=status in _DOWN,
+            finish_reason=CONTENT_FILTER if _FILTERED in reason else None, latency_seconds=seconds, limits=limits,
+        )  # fmt: skip
+    fault, value = body.fault, None
+    if fault:
+        text = text[:_SHOWN]
+    else:
+        fault, value = await off_loop(len(body.data), decoded, body.data)
+    if fault:
+        # A body that is not JSON does not come from the model: it is a proxy's page, or was cut off.
+        return Failure(kind="server" if fault == NO_JSON else "bad_output",
+                       reason=_received(response, text) if fault == NO_JSON else fault,
+                       text=text, status=status, latency_seconds=seconds, limits=limits)  # fmt: skip
+    return Reply(value, text, limits, seconds, asked, len(body.data))
 
 
 @cache
@@ -330,25 +324,12 @@ def _no_trust() -> ssl.SSLContext:
     return httpx.create_ssl_context(verify=False)
 
 
-_NO_JSON = "the reply is not JSON"
-
-
 def _received(response: httpx.Response, text: str) -> str:
     """The message for a reply that is not JSON."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip() or "no content type"
     # The server's text comes last: the search for a secret that was cut off looks only at the end.
-    what = f"{_NO_JSON} but {kind} (status {response.status_code})"
+    what = f"{NO_JSON} but {kind} (status {response.status_code})"
     return f"{what}: check the address, and proxies on the way; it begins: {begin_of(text)}"
-
-
-def _decoded(data: bytes) -> tuple[str, Any]:
-    """("", the value of a reply), or (the fault, None)."""
-    try:
-        if deeper_than(MAX_ANSWER_DEPTH, data):
-            return f"the reply nests deeper than {MAX_ANSWER_DEPTH} levels", None
-        return "", msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _NO_JSON, None
 
 
 def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
@@ -359,6 +340,8 @@ def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
     # Before the table, where 429 is a rate limit.
     if status == 429 and _spent(text.lower()):
         return "quota", f"HTTP 429: the account's quota is spent{detail}"
+    if status == 400 and (known := _known_refusal(text)) is not None:
+        return known[0], f"HTTP 400: {known[1]}{detail}"
     if status in _BY_STATUS:
         kind, meaning = _BY_STATUS[status]
         return kind, f"HTTP {status}: {meaning}{detail}"
@@ -369,9 +352,44 @@ def _judged(status: int, text: str, wait: str) -> tuple[FailureKind, str]:
     return "refused", f"HTTP {status}: the server refuses this request{detail}"
 
 
+_FILTERED = "the provider's content filter refuses this request"
+
+
+def _known_refusal(text: str) -> tuple[FailureKind, str] | None:
+    """(kind, meaning) of a 400 that is no fault of the request: a content filter, or an account without credit."""
+    error = _error_in(text)
+    failed = None if error is None else error_of(error, "")
+    if failed is None or (failed.kind != "quota" and failed.finish != CONTENT_FILTER):
+        return None
+    return (failed.kind, "the account is spent") if failed.kind == "quota" else (failed.kind, _FILTERED)
+
+
+def _error_in(text: str) -> Any:
+    """The error object in an error's body; None without one."""
+    try:
+        value = msgspec.json.decode(text[:_ERROR_TEXT].encode())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return value.get("error") if isinstance(value, dict) else None
+
+
 def _spent(text: str) -> bool:
-    """Whether a 429 means an account without credit, by its body in lower case."""
+    """Whether a 429 means an account without credit, by its body in lower case.
+
+    Gemini words each of its limits as a quota, and says for which time: one of a day is not waited for.
+    """
+    if "quotafailure" in text or "retrydelay" in text:
+        return "perday" in text
     return _RATE_WORD not in text and any(word in text for word in _QUOTA_WORDS)
+
+
+_RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+
+
+def _wait_in(text: str) -> float | None:
+    """The wait in the body of a 429, where Gemini says it."""
+    found = _RETRY_DELAY.search(text[:_ERROR_TEXT])
+    return float(found[1]) if found else None
 
 
 def _message(text: str) -> str:
@@ -380,7 +398,7 @@ def _message(text: str) -> str:
         value = msgspec.json.decode(text[:_ERROR_TEXT].encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return " ".join(text[:_SHOWN].split())
-    for key in ("error", "message", "detail"):
+    for key in ("error", "message", "Message", "detail"):
         if isinstance(value, dict) and key in value:
             value = value[key]
     return " ".join(value.split())[:_SHOWN] if isinstance(value, str) else ""

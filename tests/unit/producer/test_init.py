@@ -8,20 +8,31 @@ import pytest
 
 from evalq.evalcore.records.yaml import load
 from evalq.workers.targets import load_targets
+from evalq.workers.targets.spec import KEY_VARIABLES
 from tests.integration.harness import evalq
 
 AGENT = 'def answer(call):\n    return \'42 Paris {"country": "France"}\'\n'
 
 
 @pytest.mark.parametrize(
-    "target", ["openai:m", "ollama:m", "http://127.0.0.1:9/ask", "python:agent:answer", "command:./a b"]
+    "target",
+    [
+        "openai:m",
+        "anthropic:m",
+        "gemini:m",
+        "ollama:m",
+        "http://127.0.0.1:9/ask",
+        "python:agent:answer",
+        "command:./a b",
+    ],
 )
 def test_each_kind_of_target_is_written_as_a_file_has_it(target: str, tmp_path: Path) -> None:
     done = evalq("init", "--target", target, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert set(load_targets(tmp_path / "targets.yaml")) == {"agent"}
     assert done.stdout.splitlines()[-1] == "run it: evalq checks cases.yaml --target agent --targets targets.yaml"
-    assert ("OPENAI_API_KEY" in done.stdout) == (target == "openai:m")
+    key = {"openai:m": "OPENAI_API_KEY", "anthropic:m": "ANTHROPIC_API_KEY", "gemini:m": "GEMINI_API_KEY"}.get(target)
+    assert [name for name in KEY_VARIABLES.values() if name in done.stdout] == ([key] if key else [])
 
 
 def test_the_command_that_it_prints_runs(tmp_path: Path) -> None:

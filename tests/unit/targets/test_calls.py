@@ -114,7 +114,7 @@ FAILURES: list[tuple[dict[str, Any], str, str]] = [
     ({"do": "raw", "body": '{"choices": [{"mess'}, "server", "the reply is not JSON"),
     ({"do": "raw", "body": '{"choices": []}'}, "server", "not a chat completion: the reply has nothing at choices"),
     ({"do": "raw", "body": '{"x": "' + 5000 * "x" + '"}'}, "bad_output", "longer than max_bytes, 4096"),
-    ({"do": "say", "content": None}, "bad_output", "no text in message.content"),
+    ({"do": "say", "content": None}, "bad_output", "the answer has no text"),
     ({"do": "say", "content": "Well, yes."}, "bad_output", "not JSON"),
     ({"do": "say", "content": '{"a": ', "finish_reason": "length"}, "bad_output", "cut off: finish_reason length"),
     ({"do": "say", "content": None, "refusal": "I won't"}, "refused", "the model refuses: I won't"),

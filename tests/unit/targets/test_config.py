@@ -11,7 +11,7 @@ import pytest
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets import Caller, load_targets
-from evalq.workers.targets.openai import OpenAiTarget
+from evalq.workers.targets.providers.openai import OpenAiTarget
 from evalq.workers.targets.target import RetryRule, config_digest
 
 SECRET = "sk-0123456789"  # noqa: S105 - nobody's
@@ -52,7 +52,7 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
         (f"t: {{kind: openai, base_url: 'http://h', model: m, headers: '{SECRET}'}}", "headers: Input should be"),
         (f"t: {{kind: openai, base_url: 'http://h', model: m, headers: {{X: [{SECRET}]}}}}", "headers.X: Input should"),
         (f"t: {{kind: openai, base_url: 'http://h/v1?k={SECRET}', model: m}}", "base_url: String should match"),
-        ("t: {kind: soap}", "targets.t.kind: must be one of command, embeddings, http, "),
+        ("t: {kind: soap}", "targets.t.kind: must be one of anthropic, azure, bedrock, "),
         ("t: {url: 'http://h'}", "targets.t.kind: must be one of"),
         ("t: 5", "targets.t: must be a mapping with a kind"),
         ("'a b': {kind: command, argv: [x]}", "targets.a b: a name is"),

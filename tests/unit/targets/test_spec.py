@@ -14,7 +14,12 @@ from evalq.workers.targets.spec import FORMS, base_url, is_spec, join
 from tests.agents.server import running_agent
 from tests.integration.harness import evalq, info
 
-URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "ollama": "OLLAMA_HOST"}
+URL_VARIABLES = {
+    "openai": "OPENAI_BASE_URL",
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "gemini": "GOOGLE_GEMINI_BASE_URL",
+    "ollama": "OLLAMA_HOST",
+}
 CASES = {"cases": [{"id": "a", "input": "hello", "checks": [{"contains": "hello"}]}]}
 
 
@@ -23,6 +28,8 @@ CASES = {"cases": [{"id": "a", "input": "hello", "checks": [{"contains": "hello"
     [
         ("openai:gpt-4o-mini", "gpt-4o-mini", "openai", "https://api.openai.com/v1 gpt-4o-mini"),
         ("openai:ft:gpt:org::id", "ft-gpt-org-id", "openai", "https://api.openai.com/v1 ft:gpt:org::id"),
+        ("anthropic:claude-x-1", "claude-x-1", "anthropic", "https://api.anthropic.com claude-x-1"),
+        ("gemini:gemini-x", "gemini-x", "gemini", "https://generativelanguage.googleapis.com gemini-x"),
         ("ollama:llama3.2:1b", "llama3.2-1b", "openai", "http://127.0.0.1:11434/v1 llama3.2:1b"),
         ("http://[::1]:9000/v1/ask", "1-v1-ask", "http", "http://[::1]:9000/v1/ask"),
         ("https://agents.example/ask?key=s3cret", "agents.example-ask", "http", "https://agents.example/ask"),
@@ -46,6 +53,9 @@ def test_each_form_is_a_target(spec: str, name: str, kind: str, address: str, mo
     [
         ("openai", " ", "https://api.openai.com/v1"),
         ("openai", "http://127.0.0.1:9/v1/", "http://127.0.0.1:9/v1"),
+        ("anthropic", "", "https://api.anthropic.com"),
+        ("anthropic", "http://127.0.0.1:9/", "http://127.0.0.1:9"),
+        ("gemini", "http://127.0.0.1:9", "http://127.0.0.1:9"),
         ("ollama", "", "http://127.0.0.1:11434/v1"),
         ("ollama", "0.0.0.0", "http://127.0.0.1:11434/v1"),  # noqa: S104 - what its server listens on
         ("ollama", ":4000", "http://127.0.0.1:4000/v1"),
@@ -66,6 +76,8 @@ def test_the_environment_says_where_a_provider_is(
     [
         ("openai", "127.0.0.1:9"),
         ("openai", "ftp://host/v1"),
+        ("anthropic", "host"),
+        ("gemini", "http://host?key=x"),
         ("openai", "http://"),
         ("openai", "http://host:port/v1"),
         ("openai", "http://host:0/v1"),

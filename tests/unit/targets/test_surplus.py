@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalq.workers.targets import Answered, Call, Caller, Failure
-from evalq.workers.targets.openai import OpenAiTarget
+from evalq.workers.targets.providers.openai import OpenAiTarget
 from evalq.workers.targets.target import NamedTarget
 from tests.agents.server import completion
 

@@ -184,6 +184,12 @@ def test_every_kind_has_choices(tmp_path: Path, kind: str) -> None:
     """A kind that is added says where they go, or cannot be read at all."""
     python = {"kind": "python", "function": "json:dumps"}
     every: list[dict[str, Any]] = [OPENAI, HTTP, COMMAND, EMBEDDINGS, python]
+    every += [
+        {"kind": "azure", "base_url": "http://127.0.0.1:1", "model": "m", "api_version": "v"},
+        {"kind": "bedrock", "model": "m", "region": "us-east-1"},
+        {"kind": "vertex", "model": "m", "project": "p"},
+        *({"kind": kind, "model": "m"} for kind in ("anthropic", "gemini", "responses")),
+    ]
     entries = {each["kind"]: each for each in every}
     entry = {**entries[kind], "variable": {"temperature": {"min": 0, "max": 1}}}
     if kind == "http":

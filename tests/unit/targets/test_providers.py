@@ -1,0 +1,512 @@
+"""Kinds that are models of providers: what each sends, and that a reply means the same in all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.model.calls import Served, Tokens
+from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
+from tests.agents.providers import FINGERPRINT, MODEL, Provider, Says, running_provider
+
+KEY = "sk-never-to-be-seen"
+AWS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI-EXAMPLEKEY"}
+KINDS = ("openai", "azure", "responses", "anthropic", "gemini", "vertex", "bedrock")
+STREAMING = tuple(kind for kind in KINDS if kind != "bedrock")
+CHAT = ("openai", "azure")
+WEATHER: tuple[tuple[str, dict[str, Any]], ...] = (("weather", {"city": "Köln", "days": 3}), ("time", {}))
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[tuple[Provider, str]]:
+    """A server of all APIs."""
+    with running_provider() as started:
+        yield started
+
+
+@pytest.fixture
+def provider(started: tuple[Provider, str]) -> tuple[Provider, str]:
+    """The server, which says what it says by default."""
+    started[0].__init__()  # type: ignore[misc]  # the same object, new
+    return started
+
+
+def entry(kind: str, url: str, **more: Any) -> dict[str, Any]:
+    """A target of a kind at the server."""
+    base: dict[str, Any] = {"kind": kind, "base_url": url, "model": "m", "api_key_env": "KEY"}
+    if kind in ("openai", "responses"):
+        base["base_url"] = f"{url}/v1"
+    own = {
+        "azure": {"api_version": "2024-10-21"},
+        "vertex": {"project": "p", "location": "europe-west1"},
+        "bedrock": {"region": "eu-central-1"},
+    }
+    return {**base, **own.get(kind, {}), **more}
+
+
+def ask(folder: Path, target: dict[str, Any], *calls: Call | str) -> list[Answered | Failure]:
+    """The results of calls, one after the other."""
+    (folder / "targets.yaml").write_text(json.dumps({"targets": {"t": target}}))
+    named = load_targets(folder / "targets.yaml")["t"]
+
+    async def all_of() -> list[Answered | Failure]:
+        async with Caller(named, {"KEY": KEY, **AWS}) as caller:
+            return [await caller.call(Call(call, takes_text=True) if isinstance(call, str) else call) for call in calls]
+
+    return asyncio.run(all_of())
+
+
+def answer(folder: Path, target: dict[str, Any], call: Call | str = "Where is it?") -> Answered:
+    """The answer of one call."""
+    (result,) = ask(folder, target, call)
+    assert isinstance(result, Answered), result
+    return result
+
+
+def failure(folder: Path, target: dict[str, Any], call: Call | str = "Where is it?") -> Failure:
+    """The failure of one call."""
+    (result,) = ask(folder, target, call)
+    assert isinstance(result, Failure), result
+    return result
+
+
+def said_by(result: Answered | Failure) -> tuple[Any, ...]:
+    """All that a result says, but how long it took."""
+    envelope = result.envelope if isinstance(result, Answered) else None
+    calls = envelope.tool_calls if envelope is not None else None
+    return (result.text, calls, result.usage, result.served, result.finish_reason, result.limits)
+
+
+BOTH = [*((kind, False) for kind in KINDS), *((kind, True) for kind in STREAMING)]
+
+
+@pytest.mark.parametrize(("kind", "stream"), BOTH)
+def test_each_kind_reads_the_same_answer(
+    kind: str, stream: bool, provider: tuple[Provider, str], tmp_path: Path
+) -> None:
+    """Text, calls of tools, all tokens, the model, and why it ended; streamed with the time to the first token."""
+    provider[0].says = Says(text="It left.", calls=WEATHER, thinks="Let me see.", cached=70, output=30, reasoning=11)
+    result = answer(tmp_path, entry(kind, provider[1], stream=stream))
+    assert result.text == "It left."
+    assert result.envelope is not None
+    assert result.envelope.tool_calls is not None
+    called = [(call["name"], call["arguments"]) for call in result.envelope.tool_calls]
+    assert called == list(WEATHER)
+    assert [call["id"] for call in result.envelope.tool_calls] == ["call_0", "call_1"]
+    assert result.finish_reason == "tool_calls"
+    known = result.usage
+    assert (known.input, known.cached_input, known.output) == (90, 70, 30)
+    assert known.reasoning == (None if kind == "bedrock" else 11)
+    fingerprint = FINGERPRINT if kind in CHAT else ""
+    assert result.served == (Served() if kind == "bedrock" else Served(MODEL, fingerprint))
+    assert (result.first_token_seconds is not None) == stream
+    if stream:
+        assert 0 < (result.first_token_seconds or 0) <= result.latency_seconds
+
+
+@pytest.mark.parametrize(
+    ("kind", "stream"), [(kind, stream) for kind, stream in BOTH if kind in ("anthropic", "bedrock")]
+)
+def test_tokens_written_to_a_cache_are_counted_by_their_time(
+    kind: str, stream: bool, provider: tuple[Provider, str], tmp_path: Path
+) -> None:
+    """Five minutes and an hour have prices of their own, and the input counts both."""
+    provider[0].says = Says(fresh=10, cached=100, written=40, written_1h=30)
+    result = answer(tmp_path, entry(kind, provider[1], stream=stream))
+    reasoning = None if kind == "bedrock" else 0
+    assert result.usage == Tokens(180, 100, 40, 30, 9, reasoning)
+
+
+@pytest.mark.parametrize(("kind", "stream"), BOTH)
+def test_each_kind_says_why_it_ended(kind: str, stream: bool, provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """In common words; what a filter or the model refuses is no answer."""
+    target = entry(kind, provider[1], stream=stream)
+    assert answer(tmp_path, target).finish_reason == "stop"
+    provider[0].says = Says(finish="length")
+    assert answer(tmp_path, target).finish_reason == "length"
+    filtered = Says(text=None, finish="content_filter", refusal="No." if kind == "anthropic" else "")
+    for says, word in ((filtered, "content_filter"), (Says(text=None, finish="refusal", refusal="No."), "refusal")):
+        provider[0].says = says
+        result = failure(tmp_path, target)
+        # Messages know refusals alone, generateContent and Converse filters alone.
+        only = {
+            "anthropic": "refusal",
+            "gemini": "content_filter",
+            "vertex": "content_filter",
+            "bedrock": "content_filter",
+        }
+        assert (result.kind, result.finish_reason) == ("refused", only.get(kind, word)), result.reason
+        assert result.usage.input == 20
+
+
+@pytest.mark.parametrize("kind", STREAMING)
+def test_a_stream_in_any_pieces_is_the_reply(kind: str, provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Cut anywhere, with CRLF or CR, comments and other fields: as without streaming, to the byte."""
+    provider[0].says = Says(text="Ünïcode ✓\n\nend", calls=WEATHER, thinks="hm", cached=3, reasoning=2)
+    plain = said_by(answer(tmp_path, entry(kind, provider[1])))
+    edits: dict[str, Callable[[str], str]] = {
+        "as it is": str,
+        "CRLF": lambda text: text.replace("\n", "\r\n"),
+        "CR": lambda text: text.replace("\n", "\r"),
+        "comments": lambda text: "\ufeff: hello\n\n" + text.replace("data:", ": keep-alive\nid: 7\nretry: 10\ndata:"),
+        "no space": lambda text: text.replace("data: ", "data:"),
+    }
+    for name, edit in edits.items():
+        for cut in (1, 7, 1 << 20) if name in ("as it is", "CRLF") else (13,):
+            provider[0].edit, provider[0].cut = edit, cut
+            streamed = said_by(answer(tmp_path, entry(kind, provider[1], stream=True)))
+            assert streamed == plain, (name, cut)
+
+
+@pytest.mark.parametrize("kind", STREAMING)
+def test_a_cut_stream_is_the_servers_failure(kind: str, provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Wherever it is cut: by the connection, or by a proxy that ends the body as if it were whole."""
+    server, url = provider
+    target = entry(kind, url, stream=True)
+    server.says = Says(text="A long answer. " * 3)
+    answer(tmp_path, target)
+    whole = len(_last_body(server))
+    for share in (0.02, 0.5, 0.8):
+        server.most = int(whole * share)
+        result = failure(tmp_path, target)
+        assert (result.kind, result.reason) == ("server", "the connection was cut: RemoteProtocolError")
+        server.most = None
+        server.edit = _up_to(share)
+        result = failure(tmp_path, target)
+        assert result.kind == "server", result.reason
+        server.edit = str
+
+
+def _up_to(share: float) -> Callable[[str], str]:
+    return lambda text: text[: int(len(text) * share)]
+
+
+def _last_body(server: Provider) -> str:
+    from tests.agents import providers
+
+    path = server.requests[-1]["path"]
+    return "".join(providers._spoken(path)[1](server.says))
+
+
+ERRORS = {
+    "openai": 'data: {"error": {"message": "Slow down", "type": "requests", "code": "rate_limit_exceeded"}}\n\n',
+    "azure": 'data: {"error": {"message": "Slow down", "code": "429"}, "code": "too_many_requests"}\n\n',
+    "responses": 'event: error\ndata: {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down"}\n\n',
+    "anthropic": 'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "Slow down"}}'
+    "\n\n",
+    "gemini": 'data: {"error": {"code": 429, "message": "Slow down", "status": "RESOURCE_EXHAUSTED"}}\n\n',
+    "vertex": 'data: {"error": {"code": 503, "message": "Slow down", "status": "UNAVAILABLE"}}\n\n',
+}
+
+
+@pytest.mark.parametrize("kind", STREAMING)
+def test_an_error_inside_a_stream_has_its_kind(kind: str, provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """It follows what the model has written so far, with status 200."""
+    server, url = provider
+    server.edit = lambda text: "\n\n".join(text.split("\n\n")[:2]) + "\n\n" + ERRORS[kind]
+    result = failure(tmp_path, entry(kind, url, stream=True))
+    assert result.kind == ("server" if kind in ("vertex", "azure") else "rate_limit"), result.reason
+    assert result.reason.startswith("the stream ended with an error: ")
+    assert result.reason.endswith(": Slow down")
+
+
+@pytest.mark.parametrize(("kind", "stream"), BOTH)
+def test_what_is_not_the_apis_is_the_servers_failure(
+    kind: str, stream: bool, provider: tuple[Provider, str], tmp_path: Path
+) -> None:
+    """With status 200: a page, other JSON, a list, nothing; the failure is retried, and no model is blamed."""
+    server, url = provider
+    for body, headers in (
+        ("<html>One moment</html>", {"content-type": "text/html"}),
+        ({"status": "ok"}, {}),
+        ([], {}),
+        ("null", {}),
+        ("", {}),
+        ("data: hello\n\n", {"content-type": "text/event-stream"}),
+        ("data: [1]\n\n", {"content-type": "text/event-stream"}),
+        ("", {"content-type": "text/event-stream"}),
+    ):
+        server.reply = (200, body, headers)
+        result = failure(tmp_path, entry(kind, url, stream=stream))
+        assert result.kind == "server", (body, result.reason)
+
+
+@pytest.mark.parametrize("kind", STREAMING)
+def test_a_server_that_does_not_stream_is_read_too(kind: str, provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Some ignore the wish."""
+    from tests.agents import providers
+
+    plain = answer(tmp_path, entry(kind, provider[1]))
+    path = provider[0].requests[-1]["path"]
+    provider[0].reply = (200, providers._spoken(path)[0](Says()), {})
+    result = answer(tmp_path, entry(kind, provider[1], stream=True))
+    assert said_by(result) == said_by(plain)
+    assert result.first_token_seconds is None
+
+
+STATUSES: list[tuple[str, int, Any, dict[str, str], str, float | None]] = [
+    ("anthropic", 529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, {},
+     "rate_limit", None),
+    ("anthropic", 429, {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow"}},
+     {"retry-after": "7"}, "rate_limit", 7),
+    ("anthropic", 400, {"type": "error", "error": {"type": "invalid_request_error", "message":
+     "Your credit balance is too low to access the API."}}, {}, "quota", None),
+    ("anthropic", 401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}}, {}, "auth", None),
+    ("openai", 429, {"error": {"code": "insufficient_quota", "message": "no"}}, {}, "quota", None),
+    ("responses", 429, {"error": {"code": "rate_limit_exceeded", "message": "no"}}, {"retry-after-ms": "250"},
+     "rate_limit", 0.25),
+    ("azure", 400, {"error": {"code": "content_filter", "message": "The response was filtered", "status": 400,
+     "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, {}, "refused", None),
+    ("azure", 404, {"error": {"code": "DeploymentNotFound", "message": "no"}}, {}, "refused", None),
+    ("gemini", 429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message":
+     "You exceeded your current quota, please check your plan and billing details.", "details": [
+     {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "RequestsPerMinute"}]},
+     {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]}}, {}, "rate_limit", 34.5),
+    ("gemini", 429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message":
+     "You exceeded your current quota", "details": [{"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+     "violations": [{"quotaId": "RequestsPerDayPerProject"}]}]}}, {}, "quota", None),
+    ("gemini", 403, {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "no"}}, {}, "auth", None),
+    ("vertex", 503, {"error": {"code": 503, "status": "UNAVAILABLE", "message": "no"}}, {}, "server", None),
+    ("bedrock", 429, {"message": "Too many requests"}, {"x-amzn-errortype": "ThrottlingException"}, "rate_limit", None),
+    ("bedrock", 424, {"message": "the model failed"}, {}, "server", None),
+    ("bedrock", 403, {"message": "The security token is expired"}, {}, "auth", None),
+    ("bedrock", 400, {"message": "The model returned no"}, {}, "refused", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "status", "body", "headers", "found", "wait"), STATUSES)
+def test_errors_of_each_provider_have_their_kind(
+    kind: str,
+    status: int,
+    body: Any,
+    headers: dict[str, str],
+    found: str,
+    wait: float | None,
+    provider: tuple[Provider, str],
+    tmp_path: Path,
+) -> None:
+    """A limit is waited for, a spent account and a wrong key are not; the message is the provider's."""
+    provider[0].reply = (status, body, headers)
+    results = [failure(tmp_path, entry(kind, provider[1], stream=stream)) for stream in {False, kind in STREAMING}]
+    for result in results:
+        assert (result.kind, result.retry_after_seconds) == (found, wait), result.reason
+        error = body.get("error", body)
+        assert result.reason.endswith(error["message"])
+        assert (result.finish_reason == "content_filter") == (status == 400 and kind == "azure")
+
+
+def test_limits_are_read_from_the_headers_of_each_provider(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Anthropic says when they are full again, the others after how long."""
+    server, url = provider
+    server.headers = {
+        "date": "Sat, 28 Nov 2026 10:00:00 GMT",
+        "anthropic-ratelimit-requests-limit": "50",
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": "2026-11-28T10:00:12Z",
+        "anthropic-ratelimit-tokens-limit": "80000",
+        "anthropic-ratelimit-tokens-remaining": "79000",
+        "anthropic-ratelimit-tokens-reset": "2026-11-28T10:00:01.5Z",
+    }
+    for stream in (False, True):
+        limits = answer(tmp_path, entry("anthropic", url, stream=stream)).limits
+        assert (limits.requests.limit, limits.requests.remaining, limits.requests.reset_seconds) == (50, 0, 12.0)
+        assert (limits.tokens.remaining, limits.tokens.reset_seconds, limits.spent) == (79000, 1.5, True)
+
+
+def test_what_the_model_wrote_is_all_that_is_bad_output(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Arguments that are no JSON are kept as text, and a call without a name is the model's fault."""
+    server, url = provider
+    broken = {"choices": [{"message": {"content": None, "tool_calls": [{"function": {"arguments": "{}"}}]}}]}
+    server.reply = (200, broken, {})
+    assert failure(tmp_path, entry("openai", url)).kind == "bad_output"
+    server.reply = (200, {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}]}, {})
+    result = failure(tmp_path, entry("gemini", url))
+    assert (result.kind, result.reason) == ("bad_output", "the model ended with MALFORMED_FUNCTION_CALL")
+    server.reply = None
+    server.says = Says(text=None, calls=(("f", {}),))
+    server.edit = lambda text: text.replace('"partial_json": "{}"', '"partial_json": "{oops"')
+    spoken = answer(tmp_path, entry("anthropic", url, stream=True))
+    assert spoken.envelope is not None
+    assert spoken.envelope.tool_calls is not None
+    assert spoken.envelope.tool_calls[0]["arguments"] == "{oops"
+
+
+def test_a_blocked_prompt_is_refused(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Gemini gives no candidate then."""
+    blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 4}}
+    provider[0].reply = (200, blocked, {})
+    result = failure(tmp_path, entry("gemini", provider[1]))
+    assert (result.kind, result.finish_reason) == ("refused", "content_filter")
+    assert result.usage.input == 4
+
+
+def test_a_failed_response_is_the_servers_failure(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """With status 200 it says why."""
+    from tests.agents.providers import response
+
+    error = {"code": "server_error", "message": "Sorry"}
+    provider[0].reply = (200, {**response(Says(), "failed"), "error": error}, {})
+    result = failure(tmp_path, entry("responses", provider[1]))
+    assert (result.kind, result.reason) == ("server", "the response failed: the server failed (server_error): Sorry")
+
+
+TALK = (
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [
+        {"type": "text", "text": "Look"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}]},
+    {"role": "assistant", "content": "One moment.", "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bonn"}'}},
+        {"id": "c2", "type": "function", "function": {"name": "time", "arguments": ""}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+    {"role": "tool", "tool_call_id": "c2", "content": "no clock", "is_error": True},
+    {"role": "user", "content": "And now?"},
+)  # fmt: skip
+
+
+def test_a_conversation_with_tools_is_sent_in_each_apis_form(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Turns of one side are one message where an API wants them to alternate."""
+    server, url = provider
+    (tmp_path / "p.md").write_text("You help.")
+    call = Call("x", messages=TALK, takes_text=True)
+    sent = {}
+    for kind in KINDS:
+        answer(tmp_path, entry(kind, url, system_prompt="p.md"), call)
+        sent[kind] = server.requests[-1]["body"]
+    assert sent["openai"]["messages"] == [{"role": "system", "content": "You help."}, *TALK]
+    assert sent["anthropic"]["system"] == "You help.\n\nBe brief."
+    roles = [message["role"] for message in sent["anthropic"]["messages"]]
+    assert roles == ["user", "assistant", "user"]
+    assert sent["anthropic"]["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "c1", "content": "rain"},
+        {"type": "tool_result", "tool_use_id": "c2", "content": "no clock", "is_error": True},
+        {"type": "text", "text": "And now?"},
+    ]
+    assert sent["gemini"]["contents"][1]["parts"][1] == {"functionCall": {"name": "weather", "args": {"city": "Bonn"}}}
+    assert sent["gemini"]["contents"][2]["parts"][0] == {
+        "functionResponse": {"name": "weather", "response": {"result": "rain"}}
+    }
+    assert sent["vertex"] == sent["gemini"]
+    assert sent["bedrock"]["messages"][0]["content"][1] == {"image": {"format": "png", "source": {"bytes": "iVBORw=="}}}
+    assert sent["bedrock"]["messages"][2]["content"][1]["toolResult"]["status"] == "error"
+    assert [item.get("type") for item in sent["responses"]["input"]] == [
+        None, None, "function_call", "function_call", "function_call_output", "function_call_output", None,
+    ]  # fmt: skip
+
+
+def test_a_message_that_an_api_cannot_take_is_named(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """The call is refused before it is paid."""
+    calls = [{"id": "c", "function": {"name": "f", "arguments": "{oops"}}]
+    for messages, said in (
+        ([{"role": "narrator", "content": "x"}], "the case's messages[0].role: 'narrator'"),
+        ([{"role": "assistant", "tool_calls": calls}], "f: the arguments are no JSON"),
+    ):
+        result = failure(tmp_path, entry("anthropic", provider[1]), Call("x", messages=tuple(messages)))
+        assert result.kind == "refused"
+        assert said in result.reason
+    assert not provider[0].requests
+
+
+def test_options_stand_where_the_api_wants_them(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Settings of the generation inside, all else beside; a schema asks for JSON; a prompt may be cached."""
+    server, url = provider
+    (tmp_path / "p.md").write_text("You help.")
+    (tmp_path / "s.json").write_text('{"type": "object"}')
+    shared = {"system_prompt": "p.md", "json_schema": "s.json"}
+
+    def sent(kind: str, **more: Any) -> dict[str, Any]:
+        answer(tmp_path, entry(kind, url, **shared, **more))
+        body: dict[str, Any] = server.requests[-1]["body"]
+        return body
+
+    gemini = sent("gemini", options={"temperature": 0, "safetySettings": []})
+    assert gemini["generationConfig"] == {
+        "temperature": 0, "responseMimeType": "application/json", "responseJsonSchema": {"type": "object"},
+    }  # fmt: skip
+    assert gemini["safetySettings"] == []
+    bedrock = sent("bedrock", options={"maxTokens": 9, "guardrailConfig": {"x": 1}})
+    assert (bedrock["inferenceConfig"], bedrock["guardrailConfig"]) == ({"maxTokens": 9}, {"x": 1})
+    assert json.loads(bedrock["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"]) == {"type": "object"}
+    anthropic = sent("anthropic", cache="1h", max_tokens=50, options={"thinking": {"type": "adaptive"}})
+    assert anthropic["system"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert (anthropic["max_tokens"], anthropic["thinking"]) == (50, {"type": "adaptive"})
+    assert anthropic["output_config"]["format"] == {"type": "json_schema", "schema": {"type": "object"}}
+    assert sent("responses")["text"]["format"]["name"] == "answer"
+    assert sent("openai", stream=True)["stream_options"] == {"include_usage": True}
+
+
+def test_equal_endpoints_share_the_calls(tmp_path: Path) -> None:
+    """They go round; one that cannot be reached is passed over, and one that fails is avoided for a while."""
+    with running_provider() as (first, one), running_provider() as (second, two):
+        urls = [f"{one}/v1", "http://127.0.0.1:1/v1", f"{two}/v1"]
+        target = entry("openai", one, base_url=urls)
+        results = ask(tmp_path, target, *["Where?"] * 6)
+        assert all(isinstance(result, Answered) for result in results)
+        assert (len(first.requests), len(second.requests)) == (3, 3)
+        first.reply = (503, {"error": {"message": "down"}}, {})
+        results = ask(tmp_path, target, *["Where?"] * 6)
+        failed = [result for result in results if isinstance(result, Failure)]
+        assert [result.kind for result in failed] == ["server"]
+        assert len(second.requests) == 8
+    (result,) = ask(tmp_path, entry("openai", one, base_url=urls), "Where?")
+    assert isinstance(result, Failure)
+    assert result.reason.startswith("cannot connect")
+    assert not result.connected
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"base_url": []}, "base_url: one address, or a list of different ones"),
+        ({"base_url": ["http://h/v1", "http://h/v1"]}, "base_url: one address, or a list of different ones"),
+        ({"base_url": ["http://h/v1", "h"]}, "base_url: address 2 of the list: String should match"),
+        ({"options": {"stream": True}}, "set the key `stream` of the target instead"),
+        ({"kind": "bedrock", "region": "us-east-1", "stream": True}, "Bedrock streams in a form of its own"),
+        ({"kind": "bedrock"}, "region: Field required"),
+        ({"kind": "azure"}, "api_version: Field required"),
+        ({"kind": "vertex"}, "project: Field required"),
+        ({"kind": "anthropic", "max_tokens": 0}, "max_tokens: Input should be greater than 0"),
+        ({"kind": "anthropic", "cache": "2h"}, "cache: Input should be '5m' or '1h'"),
+    ],
+)
+def test_a_wrong_entry_is_named(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """With its key, before anything is called."""
+    target = {"kind": "openai", "base_url": "http://h/v1", "model": "m", **more}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": target}}))
+    with pytest.raises(ConfigError) as raised:
+        load_targets(tmp_path / "targets.yaml")
+    assert said in str(raised.value)
+
+
+def test_bedrock_without_credentials_says_what_to_set(
+    provider: tuple[Provider, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And sends nothing."""
+    for name, value in (
+        ("AWS_CONFIG_FILE", str(tmp_path / "none")),
+        ("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none")),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ):
+        monkeypatch.setenv(name, value)
+    for name in AWS:
+        monkeypatch.delenv(name, raising=False)
+    target = entry("bedrock", provider[1])
+    del target["api_key_env"]
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": target}}))
+    named = load_targets(tmp_path / "targets.yaml")["t"]
+
+    async def call() -> Answered | Failure:
+        async with Caller(named, {}) as caller:
+            return await caller.call(Call("x"))
+
+    result = asyncio.run(call())
+    assert isinstance(result, Failure)
+    assert (result.kind, result.connected) == ("auth", False)
+    assert "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in result.reason
+    assert not provider[0].requests
