@@ -131,7 +131,8 @@ _HEADERS = {"user-agent": "evalq", "content-type": "application/json", "accept-e
 # independent.
 _NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
 # An account without credit answers 429 like a rate limit, but waiting does not help. Only these words show it.
-_QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota")
+_QUOTA_WORDS = ("insufficient_quota", "billing", "quota_exceeded", "exceeded your current quota",
+                "spend_limit_reached")  # fmt: skip
 # The code of a limit per minute, whose message may link to a page named "billing".
 _RATE_WORD = "rate_limit_exceeded"
 _DOWN = (502, 503, 504)

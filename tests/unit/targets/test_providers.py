@@ -257,6 +257,8 @@ STATUSES: list[tuple[str, int, Any, dict[str, str], str, float | None]] = [
      {"retry-after": "7"}, "rate_limit", 7),
     ("anthropic", 400, {"type": "error", "error": {"type": "invalid_request_error", "message":
      "Your credit balance is too low to access the API."}}, {}, "quota", None),
+    ("anthropic", 429, {"type": "error", "error": {"type": "rate_limit_error", "message": "No more",
+     "details": {"error_code": "contract_spend_limit_reached"}}}, {}, "quota", None),
     ("anthropic", 401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}}, {}, "auth", None),
     ("openai", 429, {"error": {"code": "insufficient_quota", "message": "no"}}, {}, "quota", None),
     ("responses", 429, {"error": {"code": "rate_limit_exceeded", "message": "no"}}, {"retry-after-ms": "250"},
@@ -441,6 +443,16 @@ def test_options_stand_where_the_api_wants_them(provider: tuple[Provider, str], 
     assert sent("openai", stream=True)["stream_options"] == {"include_usage": True}
 
 
+def test_the_former_version_of_messages_is_sent_as_it_was(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """With the key in its own header, and with a temperature."""
+    server, url = provider
+    answer(tmp_path, entry("anthropic", url, api_version="2023-06-01", options={"temperature": 0}))
+    headers = server.requests[-1]["headers"]
+    assert (headers["anthropic-version"], headers["x-api-key"]) == ("2023-06-01", KEY)
+    assert "authorization" not in headers
+    assert server.requests[-1]["body"]["temperature"] == 0
+
+
 def test_equal_endpoints_share_the_calls(tmp_path: Path) -> None:
     """They go round; one that cannot be reached is passed over, and one that fails is avoided for a while."""
     with running_provider() as (first, one), running_provider() as (second, two):
@@ -471,6 +483,8 @@ def test_equal_endpoints_share_the_calls(tmp_path: Path) -> None:
         ({"kind": "bedrock"}, "region: Field required"),
         ({"kind": "azure"}, "api_version: Field required"),
         ({"kind": "vertex"}, "project: Field required"),
+        ({"kind": "anthropic", "options": {"temperature": 0}}, "options.temperature: this API takes it no more"),
+        ({"kind": "anthropic", "variable": {"top_p": [0.5]}}, "options.top_p: this API takes it no more"),
         ({"kind": "anthropic", "max_tokens": 0}, "max_tokens: Input should be greater than 0"),
         ({"kind": "anthropic", "cache": "2h"}, "cache: Input should be '5m' or '1h'"),
     ],

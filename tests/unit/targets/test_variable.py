@@ -188,7 +188,8 @@ def test_every_kind_has_choices(tmp_path: Path, kind: str) -> None:
         {"kind": "azure", "base_url": "http://127.0.0.1:1", "model": "m", "api_version": "v"},
         {"kind": "bedrock", "model": "m", "region": "us-east-1"},
         {"kind": "vertex", "model": "m", "project": "p"},
-        *({"kind": kind, "model": "m"} for kind in ("anthropic", "gemini", "responses")),
+        *({"kind": kind, "model": "m"} for kind in ("gemini", "responses")),
+        {"kind": "anthropic", "model": "m", "api_version": "2023-06-01"},
     ]
     entries = {each["kind"]: each for each in every}
     entry = {**entries[kind], "variable": {"temperature": {"min": 0, "max": 1}}}

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.events import cut_off, error_of
@@ -24,19 +25,40 @@ from evalq.workers.targets.providers.turns import (
 )
 from evalq.workers.targets.target import Client
 
-_VERSION = "2023-06-01"
+_FORMER = "2023-06-01"
+_REMOVED = ("temperature", "top_p", "top_k")
+"""Members of the request that the version after `_FORMER` refuses."""
 
 
 class AnthropicTarget(ModelTarget):
-    """Any endpoint that speaks Anthropic's Messages; the key goes into the header x-api-key."""
+    """Any endpoint that speaks Anthropic's Messages.
+
+    The key is a bearer in Authorization; with version 2023-06-01 it goes into the header x-api-key.
+    """
 
     keys: ClassVar[tuple[str, ...]] = ("model", "system_prompt", "json_schema", "max_tokens")
     fixed: ClassVar[tuple[str, ...]] = ("messages", "system", "stream")
 
     kind: Literal["anthropic"]
     base_url: BaseUrls = Field(default="https://api.anthropic.com", description="The address before /v1/messages")
+    api_version: str = Field(
+        default="2026-10-21",
+        pattern=r"^\d{4}-\d\d-\d\d$",
+        description="The header anthropic-version; 2023-06-01 takes temperature, top_p and top_k",
+    )
     max_tokens: int = Field(default=4096, gt=0, description="The longest answer, in tokens; the API demands a limit")
     cache: Literal["5m", "1h"] | None = Field(default=None, description="Have the system prompt cached for so long")
+
+    @model_validator(mode="after")
+    def _takes_options(self) -> AnthropicTarget:
+        removed = next((name for name in _REMOVED if name in self.options), None)
+        if removed and self.api_version > _FORMER:
+            raise PydanticCustomError(
+                "removed",
+                "options.{name}: this API takes it no more; set api_version: 2023-06-01, or leave it out",
+                {"name": removed},
+            )
+        return self
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
         """How it is called."""
@@ -50,7 +72,9 @@ class AnthropicClient(ModelClient):
 
     def __init__(self, target: AnthropicTarget, folder: Path, key: str | None) -> None:
         urls = [f"{url.rstrip('/').removesuffix('/v1')}/v1/messages" for url in each_of(target.base_url)]
-        super().__init__(target, folder, urls, key, key_header="x-api-key", headers={"anthropic-version": _VERSION})
+        header = "x-api-key" if target.api_version <= _FORMER else "Authorization"
+        version = {"anthropic-version": target.api_version}
+        super().__init__(target, folder, urls, key, key_header=header, headers=version)
         self._fixed: dict[str, Any] = {"model": target.model, "max_tokens": target.max_tokens, **target.options}
         self._cache = target.cache
         if target.json_schema:

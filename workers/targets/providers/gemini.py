@@ -52,9 +52,9 @@ class GeminiTarget(GenerateContentTarget):
 
     kind: Literal["gemini"]
     base_url: BaseUrls = Field(
-        default="https://generativelanguage.googleapis.com", description="The address before /v1beta/models/..."
+        default="https://generativelanguage.googleapis.com", description="The address before /v1/models/..."
     )
-    api_version: str = Field(default="v1beta", pattern=r"^[a-z0-9]+$", description="The version in the address")
+    api_version: str = Field(default="v1", pattern=r"^[a-z0-9]+$", description="The version in the address")
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
         """How it is called."""
