@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from evalq.evalcore.contract.plugins import CHECKS, cached_until_named, entries, plug_ins, registered_now
+from evalq.evalcore.contract.plugins import CHECKS, TARGETS, cached_until_named, entries, plug_ins, registered_now
 from evalq.evalcore.contract.scoring import ScoringFile, scoring_file, scoring_file_now
 from evalq.evalcore.model.canonical import canonical_json
 
@@ -56,19 +56,23 @@ def code_parts() -> Mapping[str, str]:
     Parts are the folders of this code, each with a digest of its files; Python's Unicode data; the packages that
     compute; the packages of plug-ins; and the sources of checks and of a scoring function outside of packages.
     """
-    return _parts(entries().values(), plug_ins(CHECKS), scoring_file())
+    return _parts(entries().values(), plug_ins(CHECKS), plug_ins(TARGETS), scoring_file())
 
 
 def _parts(
-    evaluators: Iterable[EntryPoint], checks: Iterable[EntryPoint], scoring: ScoringFile | None
+    evaluators: Iterable[EntryPoint],
+    checks: Iterable[EntryPoint],
+    targets: Iterable[EntryPoint],
+    scoring: ScoringFile | None,
 ) -> dict[str, str]:
     parts = {name: digest.hexdigest()[:_DIGITS] for name, digest in _folders().items()}
     parts["Unicode (of Python)"] = unicodedata.unidata_version
     parts |= {name: _installed(name) for name in COMPUTING}
-    for point in evaluators:
-        dist = point.dist
-        if dist is not None and dist.name != "evalq":
-            parts[f"evaluator {point.name}"] = f"{point.value} {dist.name} {dist.version}"
+    for kind, points in (("evaluator", evaluators), ("target", targets)):
+        for point in points:
+            dist = point.dist
+            if dist is not None and dist.name != "evalq":
+                parts[f"{kind} {point.name}"] = f"{point.value} {dist.name} {dist.version}"
     for point in checks:
         of = _source_digest(point.module) if point.dist is None else f"{point.dist.name} {point.dist.version}"
         parts[f"check {point.name}"] = f"{point.value} {of}"

@@ -1,4 +1,4 @@
-"""Plug-ins: evaluators and checks that packages register, how evalq loads them, and how it reports their failures."""
+"""Plug-ins: evaluators, checks and kinds of targets of packages, how evalq loads them, and how they fail."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from evalq.evalcore.errors import EvalqError, InfrastructureError, resource_shor
 GROUP = "evalq.evaluators"
 CHECKS = "evalq.checks"
 """The entry-point group of checks that packages bring for `evalq checks`."""
+TARGETS = "evalq.targets"
+"""The entry-point group of kinds of targets that packages bring for a targets file."""
 
 
 _named: dict[str, str] = {}
@@ -70,11 +72,12 @@ def _by_name(points: EntryPoints) -> dict[str, list[EntryPoint]]:
     return {name: list(points.values()) for name, points in by_value.items()}
 
 
-def registered_now() -> tuple[list[EntryPoint], list[EntryPoint]]:
-    """The evaluators and the checks that a new process would find; nothing is cached."""
+def registered_now() -> tuple[list[EntryPoint], list[EntryPoint], list[EntryPoint]]:
+    """The evaluators, the checks and the kinds of targets that a new process would find; nothing is cached."""
     installed = metadata.entry_points()
     evaluators = [points[0] for points in _by_name(installed.select(group=GROUP)).values()]
-    return evaluators, _with_named(installed.select(group=CHECKS), CHECKS)
+    checks, targets = (_with_named(installed.select(group=group), group) for group in (CHECKS, TARGETS))
+    return evaluators, checks, targets
 
 
 def plug_ins(group: str) -> list[EntryPoint]:

@@ -6,10 +6,14 @@ variable that has them. No error shows a value of the file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from evalq.evalcore.contract.params import load_mapping, validate
+from evalq.evalcore.contract.plugins import TARGETS, load, plug_ins
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.trust import Thing, Writer, allows
@@ -40,7 +44,35 @@ MODELS: dict[str, type[Target]] = {
     "responses": ResponsesTarget,
     "vertex": VertexTarget,
 }
-"""By the name that ``kind`` gives."""
+"""By the name that ``kind`` gives; packages register further ones under the entry-point group `TARGETS`."""
+_KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+@cache
+def kind_of(name: str) -> type[Target] | None:
+    """The kind of this name, of evalq or of an installed package; None without one.
+
+    Raises ConfigError for one of a package that cannot be used.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    points = [point for point in plug_ins(TARGETS) if point.name == name]
+    if len(points) > 1:
+        raise ConfigError(f"several packages register a kind of target {name!r}: {', '.join(p.value for p in points)}")
+    if not points:
+        return None
+    loaded = load(points[0], "kind of target")
+    if not isinstance(loaded, type) or not issubclass(loaded, Target):
+        raise ConfigError(f"the kind of target {name!r} ({points[0].value}) is no subclass of evalq.targets.Target")
+    field = loaded.model_fields.get("kind")
+    if field is None or get_origin(field.annotation) is not Literal or get_args(field.annotation) != (name,):
+        raise ConfigError(f"the kind of target {name!r} ({points[0].value}) needs the field `kind: Literal[{name!r}]`")
+    return loaded
+
+
+def kind_names() -> list[str]:
+    """The names of all kinds; nothing is imported."""
+    return sorted({*MODELS, *(point.name for point in plug_ins(TARGETS) if _KIND.fullmatch(point.name))})
 
 
 def load_targets(path: str | Path) -> dict[str, NamedTarget]:
@@ -80,11 +112,11 @@ def _target(name: object, entry: object, path: str | Path, folder: Path) -> Targ
     if not usable_name(name):
         raise ConfigError(f"{where}: a name is up to 64 letters, digits, '.', '_' and '-'")
     if not isinstance(entry, dict):
-        raise ConfigError(f"{where}: must be a mapping with a kind ({', '.join(MODELS)})")
+        raise ConfigError(f"{where}: must be a mapping with a kind ({', '.join(kind_names())})")
     kind = entry.get("kind")
-    model = MODELS.get(kind) if isinstance(kind, str) else None
+    model = kind_of(kind) if isinstance(kind, str) else None
     if model is None:
-        raise ConfigError(f"{where}.kind: must be one of {', '.join(MODELS)}")
+        raise ConfigError(f"{where}.kind: must be one of {', '.join(kind_names())}")
     # No values in messages: headers and URLs may hold secrets.
     target = validate(model, entry, where, show_values=False)
     for each in (target, *_chosen(target, where)):

@@ -337,7 +337,7 @@ def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[_Messa
 def _json_of_proto(path: str, data: bytes) -> bytes:
     """A message of protobuf as OTLP JSON. Raises InputError without the library, ValueError for a damaged message."""
     try:
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # it has no types
+        from google.protobuf.message import DecodeError  # it has no types
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError:
         reason = "reading protobuf needs OpenTelemetry: pip install 'evalq[otel]', or have the Collector write JSON"

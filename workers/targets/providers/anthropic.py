@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.events import cut_off, error_of
 from evalq.workers.targets.http import BaseUrls, each_of, text_or_none, value_at
-from evalq.workers.targets.providers.chat import ModelClient, ModelTarget, OtherFormat, Said
+from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, OtherFormat
 from evalq.workers.targets.providers.turns import (
     ImagePart,
     Part,
@@ -97,7 +97,7 @@ class AnthropicClient(ModelClient):
         kept = {"type": "ephemeral"} if self._cache == "5m" else {"type": "ephemeral", "ttl": self._cache}
         return {"system": [{"type": "text", "text": text, "cache_control": kept}]}
 
-    def _read(self, value: Any) -> Said:
+    def _read(self, value: Any) -> ModelReply:
         if not isinstance(value, Mapping):
             raise OtherFormat("no object")
         if value.get("type") == "error":
@@ -114,7 +114,7 @@ class AnthropicClient(ModelClient):
         why = (
             text_or_none(details.get("explanation") or details.get("category")) if isinstance(details, Mapping) else ""
         )
-        return Said(
+        return ModelReply(
             text="".join(texts) if texts or reason == "end_turn" else None,
             tool_calls=[
                 {"id": block.get("id"), "name": block.get("name"), "arguments": block.get("input")}

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.http import BaseUrls, each_of, text_or_none, value_at
-from evalq.workers.targets.providers.chat import ModelClient, ModelTarget, OtherFormat, Said
+from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, OtherFormat
 from evalq.workers.targets.providers.turns import (
     ImagePart,
     Part,
@@ -96,7 +96,7 @@ class BedrockClient(ModelClient):
         systems = {"system": [{"text": text} for text in talk.system]} if talk.system else {}
         return {**self._fixed, **systems, "messages": [_message(turn) for turn in talk.turns]}
 
-    def _read(self, value: Any) -> Said:
+    def _read(self, value: Any) -> ModelReply:
         content = value_at(value, ("output", "message", "content"))
         if not isinstance(value, Mapping) or not isinstance(content, list):
             raise OtherFormat("it has no output.message.content")
@@ -105,7 +105,7 @@ class BedrockClient(ModelClient):
         uses = [block["toolUse"] for block in blocks if isinstance(block.get("toolUse"), Mapping)]
         reason = text_or_none(value.get("stopReason"))
         odd = reason in ("malformed_model_output", "malformed_tool_use")
-        return Said(
+        return ModelReply(
             text="".join(texts) if texts or reason == "end_turn" else None,
             tool_calls=[
                 {"id": use.get("toolUseId"), "name": use.get("name"), "arguments": use.get("input")} for use in uses

@@ -149,7 +149,7 @@ class OtherFormat(ValueError):
     """A reply that is not the API's: some other service's JSON."""
 
 
-class Said(msgspec.Struct, kw_only=True):
+class ModelReply(msgspec.Struct, kw_only=True):
     """What a reply of any provider says.
 
     ``text`` is None if the reply has no place for one. ``finish`` is the provider's word. A ``refusal`` is the model's
@@ -216,14 +216,14 @@ class ModelClient(PostingClient):
         """The JSON to send. Raises ConfigError for what this API cannot be asked."""
 
     @abstractmethod
-    def _read(self, value: Any) -> Said:
+    def _read(self, value: Any) -> ModelReply:
         """What a reply says. Raises NothingThere or OtherFormat if it is not the API's, StreamFailed for an error."""
 
     _joining: Callable[[], Joined]
     """What joins the events of a stream into such a reply."""
 
 
-def outcome(reply: Reply, said: Said) -> Answered | Failure:
+def outcome(reply: Reply, said: ModelReply) -> Answered | Failure:
     """The answer or the failure in what a reply says."""
     finish = "refusal" if said.refusal and said.finish != "content_filter" else finish_word(said.finish)
     shared: dict[str, Any] = {
@@ -252,7 +252,7 @@ def _ended(finish: str | None) -> str:
     return f" (it ended with: {finish})" if finish else ""
 
 
-def _envelope(said: Said, finish: str | None) -> Envelope | None:
+def _envelope(said: ModelReply, finish: str | None) -> Envelope | None:
     """What an answer does beside its text; None for a text alone. Raises BadAnswer."""
     if not said.tool_calls:
         return None

@@ -12,7 +12,7 @@ from pydantic import Field
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.events import cut_off, error_of
 from evalq.workers.targets.http import BaseUrls, each_of, text_or_none, value_at
-from evalq.workers.targets.providers.chat import ModelClient, ModelTarget, OtherFormat, Said
+from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, OtherFormat
 from evalq.workers.targets.providers.turns import (
     ImagePart,
     Part,
@@ -92,7 +92,7 @@ class GenerateContentClient(ModelClient):
         instruction = {"systemInstruction": {"parts": [{"text": text} for text in talk.system]}} if talk.system else {}
         return {**self._fixed, **instruction, "contents": [_content(turn) for turn in talk.turns]}
 
-    def _read(self, value: Any) -> Said:
+    def _read(self, value: Any) -> ModelReply:
         if not isinstance(value, Mapping):
             raise OtherFormat("no object")
         if value.get("error") and "candidates" not in value:
@@ -104,7 +104,7 @@ class GenerateContentClient(ModelClient):
         blocked = text_or_none(value_at(value, ("promptFeedback", "blockReason")))
         candidate = value_at(value, ("candidates", 0))
         if blocked and not isinstance(candidate, Mapping):
-            return Said(text=None, finish="content_filter", refusal=f"the prompt is blocked: {blocked}", **shared)
+            return ModelReply(text=None, finish="content_filter", refusal=f"the prompt is blocked: {blocked}", **shared)
         if not isinstance(candidate, Mapping):
             raise OtherFormat("it has no candidates")
         reason = text_or_none(candidate.get("finishReason"))
@@ -114,7 +114,7 @@ class GenerateContentClient(ModelClient):
         calls = [part["functionCall"] for part in listed if isinstance(part.get("functionCall"), Mapping)]
         why = text_or_none(candidate.get("finishMessage")) or ""
         odd = reason is not None and reason not in ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED")
-        return Said(
+        return ModelReply(
             text="".join(said) if said else None,
             tool_calls=[
                 {"name": call.get("name"), "arguments": call.get("args"), "id": call.get("id")} for call in calls

@@ -25,7 +25,7 @@ from evalq.workers.targets.http import (
     token_counts,
     value_at,
 )
-from evalq.workers.targets.providers.chat import ModelClient, ModelTarget, Said, ServerTarget
+from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, ServerTarget
 from evalq.workers.targets.target import Client
 
 
@@ -69,7 +69,7 @@ class ChatClient(ModelClient):
         messages = [{"role": "system", "content": system}] if system else []
         return {**self._fixed, "messages": [*messages, *call.chat]}
 
-    def _read(self, value: Any) -> Said:
+    def _read(self, value: Any) -> ModelReply:
         if isinstance(value, Mapping) and value.get("error") and not value.get("choices"):
             raise error_of(value["error"], "the reply is an error")
         choice = find_at(value, ("choices", 0))
@@ -77,7 +77,7 @@ class ChatClient(ModelClient):
         content = value_at(message, ("content",))
         calls = value_at(message, ("tool_calls",)) or ()
         called = value_at(message, ("function_call",))  # before there were tools
-        return Said(
+        return ModelReply(
             text=text_of(content) if isinstance(content, str | list) else None,
             tool_calls=[*calls, called] if called and isinstance(calls, list | tuple) else calls,
             finish=text_or_none(value_at(choice, ("finish_reason",))),

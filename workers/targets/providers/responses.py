@@ -12,7 +12,7 @@ from pydantic import Field
 from evalq.workers.targets.answers import Call
 from evalq.workers.targets.events import cut_off, error_of
 from evalq.workers.targets.http import BaseUrls, each_of, text_or_none
-from evalq.workers.targets.providers.chat import ModelClient, ModelTarget, OtherFormat, Said
+from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, OtherFormat
 from evalq.workers.targets.providers.turns import ImagePart, TalkTurn, TextPart, ToolResult, ToolUse, read_conversation
 from evalq.workers.targets.target import Client
 
@@ -55,7 +55,7 @@ class ResponsesClient(ModelClient):
         instructions = {"instructions": "\n\n".join(talk.system)} if talk.system else {}
         return {**self._fixed, **instructions, "input": [item for turn in talk.turns for item in _items(turn)]}
 
-    def _read(self, value: Any) -> Said:
+    def _read(self, value: Any) -> ModelReply:
         if not isinstance(value, Mapping):
             raise OtherFormat("no object")
         if value.get("status") == "failed" or (value.get("error") and "output" not in value):
@@ -69,7 +69,7 @@ class ResponsesClient(ModelClient):
         calls = [_call(item) for item in items if item.get("type") in ("function_call", "custom_tool_call")]
         refusals = [str(part.get("refusal")) for part in parts if part.get("type") == "refusal"]
         texts = [part["text"] for part in parts if part.get("type") == "output_text" and "text" in part]
-        return Said(
+        return ModelReply(
             text="".join(map(str, texts)) if messages else None,
             tool_calls=calls,
             finish=_finish(value, bool(calls)),
