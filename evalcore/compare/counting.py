@@ -246,6 +246,7 @@ class _UsageLine(msgspec.Struct):
     config: str = ""
     error: str = ""
     attempts: tuple[Attempt, ...] = ()
+    seconds: float | None = None
 
 
 _USAGE_KEYS = ("usage.seconds", "usage.cost", "usage.prompt_tokens", "usage.completion_tokens")
@@ -343,7 +344,7 @@ def _usage_values(line: _UsageLine) -> tuple[float | None, ...]:
 
 def _seconds(line: _UsageLine) -> float | None:
     # No call takes 0 seconds: 0 means that nobody measured it.
-    return line.attempts[-1].latency_seconds or None
+    return line.seconds or line.attempts[-1].latency_seconds or None
 
 
 def call_number(data: bytes) -> int | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.model.state import LeftOut
 
 if TYPE_CHECKING:
@@ -32,18 +33,25 @@ _Real = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One case's question to an agent. A chat has ``messages``, and ``text`` is their JSON."""
+    """One case's question to an agent. A chat has ``messages``, and ``text`` is their JSON.
+
+    ``turns`` are what the user says after each answer. ``tool_results`` are the case's answers to calls of tools.
+    """
 
     case: str
     agent: str
     text: str
     messages: tuple[dict[str, Any], ...] = ()
+    turns: tuple[str, ...] = ()
+    tool_results: tuple[dict[str, Any], ...] = ()
 
     @property
     def digest(self) -> str:
-        """SHA-256 of agent and text, and of whether it is a chat."""
+        """SHA-256 of agent and text, of whether it is a chat, and of what else decides how it goes on."""
         # The zero byte keeps agent and text apart: "a" + "bc" must not be "ab" + "c".
         text = f"{self.agent}\0{self.text}" + ("\0chat" if self.messages else "")
+        if self.turns or self.tool_results:
+            text += f"\0{canonical_json([list(self.turns), list(self.tool_results)]).decode()}"
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -124,6 +132,8 @@ _NOT_THERE = msgspec.Raw(b"null")
 class Doings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an answer is beside its output, as keys of its line: the conversation, tool calls and how it ended.
 
+    ``seconds`` are those of a conversation: of all its calls and its tools.
+
     ``messages``, ``tool_calls`` and ``extra`` are JSON as it was recorded; null where there is none.
     """
 
@@ -133,6 +143,7 @@ class Doings(msgspec.Struct, frozen=True, omit_defaults=True):
     finish: str | None = None
     trace: str | None = None
     extra: msgspec.Raw = _NOT_THERE
+    seconds: _Real | None = None
 
 
 MOST_SERVED = 50
@@ -306,6 +317,7 @@ class _RecordedLine(msgspec.Struct, forbid_unknown_fields=True):
     finish: str | None = None
     trace: str | None = None
     extra: msgspec.Raw = _NOT_THERE
+    seconds: _Real | None = None
 
 
 class Lineage(msgspec.Struct, frozen=True):

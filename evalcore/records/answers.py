@@ -354,17 +354,20 @@ def recorded_form(call: ToolCall) -> dict[str, Any]:
 
 def clean(envelope: Envelope, scrub: Callable[[str], str]) -> Envelope:
     """The envelope with ``scrub`` applied to each text that stands in it, also to keys of objects."""
-    parts = {name: _clean(getattr(envelope, name), scrub) for name in ("output", "messages", "tool_calls", "extra")}
+    parts = {
+        name: clean_value(getattr(envelope, name), scrub) for name in ("output", "messages", "tool_calls", "extra")
+    }
     texts = {name: scrub(value) for name in ("finish", "trace") if (value := getattr(envelope, name)) is not None}
     served = Served(*(scrub(getattr(envelope.served, name)) for name in Served.__struct_fields__))
     return msgspec.structs.replace(envelope, **parts, **texts, served=served)
 
 
-def _clean(value: Any, scrub: Callable[[str], str]) -> Any:
+def clean_value(value: Any, scrub: Callable[[str], str]) -> Any:
+    """Plain data with ``scrub`` applied to each text in it."""
     if isinstance(value, str):
         return scrub(value)
     if isinstance(value, Mapping):
-        return {scrub(key) if isinstance(key, str) else key: _clean(each, scrub) for key, each in value.items()}
+        return {scrub(key) if isinstance(key, str) else key: clean_value(each, scrub) for key, each in value.items()}
     if isinstance(value, tuple):
-        return tuple(_clean(each, scrub) for each in value)
-    return [_clean(each, scrub) for each in value] if isinstance(value, list) else value
+        return tuple(clean_value(each, scrub) for each in value)
+    return [clean_value(each, scrub) for each in value] if isinstance(value, list) else value

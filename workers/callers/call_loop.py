@@ -15,6 +15,7 @@ from evalq.workers.callers.local_pacer import LocalPacer
 from evalq.workers.callers.outcomes import Breaker, call_of, reached_nobody, result_of
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answered, Call, Caller, Failure, NamedTarget, Tries, attempt
+from evalq.workers.targets.conversation import Conversation
 
 _HOLD_SECONDS = 0.1
 _ALONE_SECONDS = 1.0
@@ -231,8 +232,9 @@ class CallLoop:
         prompt, header = self._prompts[call % self._header.cases], self._header
         asked = call_of(header, prompt, call // header.cases)
         tries, attempts = Tries(self._named.target), []
+        conversation = Conversation(caller, asked, prompt.turns, prompt.tool_results)
         while True:
-            result = await self._attempt(call, asked, caller, pacer)
+            result = await self._attempt(call, conversation.request, caller, pacer)
             if result is None:
                 break
             attempts.append(result)
@@ -249,12 +251,18 @@ class CallLoop:
                 if not await self._reached_again():
                     break
                 continue
+            if isinstance(result, Answered) and await conversation.goes_on(result):
+                if not self._again(call):
+                    break
+                tries = Tries(self._named.target)
+                continue
             wait = tries.wait(result)
             # A resume tries it again.
             if unreached or (wait is not None and (self._stopped or self.failed)):
                 break
             if wait is None or not self._again(call):
-                made = result_of(header, self._named, self._config, call, prompt, attempts)
+                whole = conversation.whole(result) if isinstance(result, Answered) else None
+                made = result_of(header, self._named, self._config, call, prompt, attempts, whole)
                 if not made.fatal:
                     self._give(made)
                     return

@@ -17,6 +17,7 @@ from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answered, Call, Caller, Failure, Tries, attempt
+from evalq.workers.targets.conversation import Conversation
 
 log = logging.getLogger("evalq.calls")
 
@@ -180,9 +181,10 @@ class InFlightCalls:
             return None
         request = call_of(self._header, prompt, repeat)
         tries = Tries(session.named.target)
+        conversation = Conversation(session.caller, request, prompt.turns, prompt.tool_results)
         while True:
             try:
-                result = await self._attempt(session.caller, session.pacer, call, request)
+                result = await self._attempt(session.caller, session.pacer, call, conversation.request)
             # The server sets the fleet's pace: without it no call may start. This call waits; it has not failed.
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -194,13 +196,20 @@ class InFlightCalls:
             if session.breaker.holds(result):
                 self.withdraw()  # until the next claim: one call then probes whether the target is back
                 return None
+            if isinstance(result, Answered) and await conversation.goes_on(result):
+                # Each call of the model is an attempt of the budget.
+                if await self._again(call) <= 0:
+                    return None
+                tries = Tries(session.named.target)
+                continue
             wait = tries.wait(result)
             # Ask after the policy: each yes counts as an attempt of the budget.
             allowed = await self._again(call) if wait is not None else 0
             if allowed < 0:
                 return None
             if wait is None or allowed == 0:
-                return self._result(call, prompt, attempts)
+                whole = conversation.whole(result) if isinstance(result, Answered) else None
+                return self._result(call, prompt, attempts, whole)
             await self._rest(wait)
 
     async def _attempt(self, caller: Caller, pacer: RateLimiter, call: int, request: Call) -> Answered | Failure | None:
@@ -278,8 +287,9 @@ class InFlightCalls:
         finally:
             self._resting -= 1
 
-    def _result(self, call: int, prompt: Prompt, attempts: list[Answered | Failure]) -> Result:
-        result = result_of(self._header, self._session.named, self._session.config, call, prompt, attempts)
+    def _result(self, call: int, prompt: Prompt, attempts: list[Answered | Failure], whole: Answered | None) -> Result:
+        session = self._session
+        result = result_of(self._header, session.named, session.config, call, prompt, attempts, whole)
         if result.fatal:
             # A wrong key fails every call: do not spend the waiting calls on it.
             self._refusals += 1

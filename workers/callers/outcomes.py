@@ -34,9 +34,13 @@ def result_of(
     call: int,
     prompt: Prompt,
     attempts: Sequence[Answered | Failure],
+    final: Answered | None = None,
 ) -> Result:
-    """The result of a call after its last attempt; fatal if every further call would fail in the same way."""
-    last, target = attempts[-1], named.target
+    """The result of a call after its last attempt; fatal if every further call would fail in the same way.
+
+    ``final`` is the answer with the conversation that led to it.
+    """
+    last, target = final or attempts[-1], named.target
     output = Output(
         call=call,
         case=prompt.case,
@@ -58,7 +62,11 @@ def result_of(
         says = None if last.envelope is not None and last.envelope.output is None else last.text
         return Result(msgspec.structs.replace(output, output=msgspec.Raw(msgspec.json.encode(says))))
     # An answer may have JSON in a fence or in prose: evalq evaluates the JSON, and keeps the whole answer beside it.
-    found = json_text(last.text)
+    try:
+        found = json_text(last.text)
+    except NoJson as error:  # the end of a conversation whose bound on turns was reached
+        failed = msgspec.structs.replace(output, error=f"bad_output: {error}", text=last.text or None)
+        return Result(failed, "bad_output")
     whole = None if found == last.text.strip() else last.text
     # On one line, as JSONL needs it; the numbers keep their form.
     raw = msgspec.Raw(msgspec.json.format(found.encode(), indent=-1))
@@ -106,6 +114,7 @@ def _doings(answer: Answered, trace: str) -> Doings:
     if envelope is None:
         return Doings(finish=finish, trace=trace)
     given: dict[str, Any] = {"turns": envelope.turns, "finish": finish, "trace": envelope.trace or trace}
+    given["seconds"] = envelope.seconds
     for name in ("messages", "tool_calls", "extra"):
         value = getattr(envelope, name)
         # No call of a tool is a fact, too.

@@ -186,7 +186,8 @@ def answered(envelope: Envelope, seconds: float, **more: Any) -> Answered:
         **more,
     }
     took = seconds if own is None else min(own, seconds)
-    return Answered(text=envelope.text, latency_seconds=took, envelope=envelope, **fields)
+    kept = envelope if own is None else msgspec.structs.replace(envelope, seconds=None)
+    return Answered(text=envelope.text, latency_seconds=took, envelope=kept, **fields)
 
 
 class CallFailed(Exception):

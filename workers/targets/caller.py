@@ -9,18 +9,21 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.records.answers import clean
+from evalq.evalcore.records.answers import clean, clean_value
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.views.markdown import plural
 from evalq.workers.processes.environment import inherited, is_secret
 from evalq.workers.targets.answers import Answered, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
+
+if TYPE_CHECKING:
+    from evalq.workers.targets.tools import ToolBox
 
 R = TypeVar("R", Answered, Failure)
 
@@ -47,12 +50,15 @@ class Caller:
             self._client = named.target.client(named.folder, key, environment)
         except ConfigError as error:
             raise ConfigError(f"target {named.name}: {error}") from None
+        self.tools = _tool_box(named, environment)
 
     async def __aenter__(self) -> Caller:
         try:
             await self._client.open()
+            if self.tools is not None:
+                await self.tools.open()
         except BaseException as error:
-            await self._client.close()
+            await self._close()
             if isinstance(error, ConfigError):
                 raise ConfigError(f"target {self.named.name}: {error}") from None
             raise
@@ -61,7 +67,18 @@ class Caller:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await self._client.close()
+        await self._close()
+
+    async def _close(self) -> None:
+        try:
+            if self.tools is not None:
+                await self.tools.close()
+        finally:
+            await self._client.close()
+
+    def clean(self, value: Any) -> Any:
+        """A tool's result, made writable and without the target's secrets."""
+        return clean_value(value, lambda text: self._scrub(_unpaired.sub("\ufffd", text))[0])
 
     async def call(self, call: Call) -> Answered | Failure:
         """Make one call, once; return an answer that keeps the contract, or a failure. Never raises for a call."""
@@ -89,9 +106,14 @@ class Caller:
     def _checked(self, result: Answered | Failure, needs_json: bool) -> Answered | Failure:
         """The result, made writable, held to its contract, and without secrets."""
         result = _writable(result)
-        if isinstance(result, Answered) and needs_json:
+        if isinstance(result, Answered) and needs_json and not self._is_between(result):
             result = _calls_only(result) or _contracted(result)
         return self._scrubbed(result)
+
+    def _is_between(self, answer: Answered) -> bool:
+        """Whether the model's tools are answered, so that the answer goes on."""
+        calls = answer.envelope.tool_calls if answer.envelope is not None else None
+        return bool(calls) and self.tools is not None and self.tools.answers
 
     def _scrubbed(self, result: Answered | Failure) -> Answered | Failure:
         """The result without the target's secrets, which a server may send back; cuts are counted and noted."""
@@ -141,6 +163,18 @@ def _cut(result: R, count: int) -> R:
         return result
     hidden = f"{plural(count, 'secret')} of this machine cut out of the reply (***)"
     return msgspec.structs.replace(result, cut=count, note="; ".join(filter(None, (result.note, hidden))))
+
+
+def _tool_box(named: NamedTarget, environment: Mapping[str, str]) -> ToolBox | None:
+    tools = getattr(named.target, "tools", None)
+    if tools is None:
+        return None
+    from evalq.workers.targets.tools import ToolBox
+
+    try:
+        return ToolBox(tools, named.folder, environment)
+    except ConfigError as error:
+        raise ConfigError(f"target {named.name}: tools: {error}") from None
 
 
 class Pacer(Protocol):
