@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from evalq.evalcore.model.calls import Prompt, Spending
+from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.local_pacer import LocalPacer
 from evalq.workers.callers.outcomes import Breaker, call_of, reached_nobody, result_of
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answered, Call, Caller, Failure, NamedTarget, Tries, attempt
-from evalq.workers.targets.conversation import Conversation
 
 _HOLD_SECONDS = 0.1
 _ALONE_SECONDS = 1.0
@@ -232,9 +232,9 @@ class CallLoop:
         prompt, header = self._prompts[call % self._header.cases], self._header
         asked = call_of(header, prompt, call // header.cases)
         tries, attempts = Tries(self._named.target), []
-        conversation = Conversation(caller, asked, prompt.turns, prompt.tool_results)
+        dialogue = Dialogue(caller, asked, prompt.turns, prompt.tool_results)
         while True:
-            result = await self._attempt(call, conversation.request, caller, pacer)
+            result = await self._attempt(call, dialogue.request, caller, pacer)
             if result is None:
                 break
             attempts.append(result)
@@ -251,7 +251,7 @@ class CallLoop:
                 if not await self._reached_again():
                     break
                 continue
-            if isinstance(result, Answered) and await conversation.goes_on(result):
+            if isinstance(result, Answered) and await dialogue.goes_on(result):
                 if not self._again(call):
                     break
                 tries = Tries(self._named.target)
@@ -261,7 +261,7 @@ class CallLoop:
             if unreached or (wait is not None and (self._stopped or self.failed)):
                 break
             if wait is None or not self._again(call):
-                whole = conversation.whole(result) if isinstance(result, Answered) else None
+                whole = dialogue.whole(result) if isinstance(result, Answered) else None
                 made = result_of(header, self._named, self._config, call, prompt, attempts, whole)
                 if not made.fatal:
                     self._give(made)

@@ -11,13 +11,13 @@ import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
 from evalq.evalcore.model.calls import Prompt
+from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.outcomes import call_of, reached_nobody, result_of
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.ratelimit import RateLimiter
 from evalq.workers.targets import Answered, Call, Caller, Failure, Tries, attempt
-from evalq.workers.targets.conversation import Conversation
 
 log = logging.getLogger("evalq.calls")
 
@@ -181,10 +181,10 @@ class InFlightCalls:
             return None
         request = call_of(self._header, prompt, repeat)
         tries = Tries(session.named.target)
-        conversation = Conversation(session.caller, request, prompt.turns, prompt.tool_results)
+        dialogue = Dialogue(session.caller, request, prompt.turns, prompt.tool_results)
         while True:
             try:
-                result = await self._attempt(session.caller, session.pacer, call, conversation.request)
+                result = await self._attempt(session.caller, session.pacer, call, dialogue.request)
             # The server sets the fleet's pace: without it no call may start. This call waits; it has not failed.
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -196,7 +196,7 @@ class InFlightCalls:
             if session.breaker.holds(result):
                 self.withdraw()  # until the next claim: one call then probes whether the target is back
                 return None
-            if isinstance(result, Answered) and await conversation.goes_on(result):
+            if isinstance(result, Answered) and await dialogue.goes_on(result):
                 # Each call of the model is an attempt of the budget.
                 if await self._again(call) <= 0:
                     return None
@@ -208,7 +208,7 @@ class InFlightCalls:
             if allowed < 0:
                 return None
             if wait is None or allowed == 0:
-                whole = conversation.whole(result) if isinstance(result, Answered) else None
+                whole = dialogue.whole(result) if isinstance(result, Answered) else None
                 return self._result(call, prompt, attempts, whole)
             await self._rest(wait)
 

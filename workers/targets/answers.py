@@ -131,13 +131,15 @@ class Answered(_Reply, frozen=True, kw_only=True):
     """An answer: its ``text``, and its ``output``, the JSON in it (None for a target whose answers are text).
 
     ``latency_seconds`` is the time from sending the request to the reply's last byte. ``envelope`` is what the agent
-    said and did beside its text, if the target says so.
+    said and did beside its text, if the target says so. ``own`` are the parts of the model's message in its API's form,
+    where the next call of a conversation has to repeat what no other form can hold, such as signed thoughts.
     """
 
     text: str
     output: Any = None
     latency_seconds: float
     envelope: Envelope | None = None
+    own: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def silent(self) -> bool:

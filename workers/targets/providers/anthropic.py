@@ -80,6 +80,11 @@ class AnthropicClient(ModelClient):
         if target.json_schema:
             form = {"type": "json_schema", "schema": target.read_schema(folder)}
             self._fixed["output_config"] = {**self._fixed.get("output_config", {}), "format": form}
+        if target.tools is not None:
+            self._fixed["tools"] = [
+                {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+                for tool in target.tool_list
+            ]
         if target.stream:
             self._fixed["stream"] = True
 
@@ -121,6 +126,7 @@ class AnthropicClient(ModelClient):
                 for block in blocks
                 if block.get("type") == "tool_use"
             ],
+            own=blocks,
             finish=reason,
             refusal=(why or "stop_reason refusal") if reason == "refusal" else "",
             usage=value.get("usage"),

@@ -91,6 +91,18 @@ class BedrockClient(ModelClient):
             form = {"type": "json_schema", "structure": {"jsonSchema": schema}}
             self._fixed["outputConfig"] = {**self._fixed.get("outputConfig", {}), "textFormat": form}
 
+        if target.tools is not None:
+            specs = [
+                {
+                    "name": tool["name"],
+                    # It takes no empty one.
+                    **({"description": tool["description"]} if tool["description"] else {}),
+                    "inputSchema": {"json": tool["parameters"]},
+                }
+                for tool in target.tool_list
+            ]
+            self._fixed["toolConfig"] = {**self._fixed.get("toolConfig", {}), "tools": [{"toolSpec": s} for s in specs]}
+
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         talk = read_conversation(system, call.chat)
         systems = {"system": [{"text": text} for text in talk.system]} if talk.system else {}
@@ -110,6 +122,7 @@ class BedrockClient(ModelClient):
             tool_calls=[
                 {"id": use.get("toolUseId"), "name": use.get("name"), "arguments": use.get("input")} for use in uses
             ],
+            own=blocks,
             finish=reason,
             fault=f"the model ended with {reason}" if odd else "",
             usage=value.get("usage"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +34,7 @@ from evalq.workers.targets.http import (
     usage_counts,
 )
 from evalq.workers.targets.target import RequestTarget, files_of, resolved, usable_name
+from evalq.workers.targets.tools import Tools
 
 if TYPE_CHECKING:
     from evalq.workers.targets.web import Reply, Sign  # with httpx, which takes a while to import
@@ -70,6 +71,8 @@ class ModelTarget(ServerTarget):
         default=False, description="Read the reply as a stream of events, which tells the time to the first token"
     )
 
+    tools: Tools | None = Field(default=None, description="Tools that the model may call, and who answers its calls")
+
     @model_validator(mode="after")
     def _streams_by_its_key(self) -> ModelTarget:
         if "stream" in self.options:
@@ -79,6 +82,15 @@ class ModelTarget(ServerTarget):
     def files(self) -> Mapping[str, str | None]:
         """The prompt and the schema."""
         return {"system_prompt": self.system_prompt, "json_schema": self.json_schema}
+
+    def granted(self) -> tuple[str, ...]:
+        """The variables of the program that answers calls of its tools."""
+        return self.tools.granted() if self.tools is not None else ()
+
+    @property
+    def tool_list(self) -> list[dict[str, Any]]:
+        """{name, description, parameters} of each tool."""
+        return [each.model_dump() for each in self.tools.definitions] if self.tools is not None else []
 
     def read_schema(self, folder: Path) -> Json:
         """The JSON schema; None without one. Raises ConfigError."""
@@ -152,12 +164,14 @@ class OtherFormat(ValueError):
 class ModelReply(msgspec.Struct, kw_only=True):
     """What a reply of any provider says.
 
-    ``text`` is None if the reply has no place for one. ``finish`` is the provider's word. A ``refusal`` is the model's
+    ``text`` is None if the reply has no place for one. ``own`` are the parts of its message (`Answered.own`).
+    ``finish`` is the provider's word. A ``refusal`` is the model's
     or the provider's reason to answer nothing. ``usage`` and ``served`` are as the reply has them.
     """
 
     text: str | None
     tool_calls: Any = ()
+    own: Sequence[Mapping[str, Any]] = ()
     finish: str | None = None
     refusal: str = ""
     usage: Any = None
@@ -245,7 +259,7 @@ def outcome(reply: Reply, said: ModelReply) -> Answered | Failure:
     if envelope is None and (said.fault or said.text is None):
         reason = said.fault or f"the answer has no text{_ended(finish)}"
         return Failure(text=text, kind="bad_output", reason=reason, **shared)
-    return Answered(text=said.text or "", envelope=envelope, **shared)
+    return Answered(text=said.text or "", envelope=envelope, own=tuple(said.own), **shared)
 
 
 def _ended(finish: str | None) -> str:

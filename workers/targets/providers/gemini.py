@@ -87,6 +87,13 @@ class GenerateContentClient(ModelClient):
         if settings:
             self._fixed["generationConfig"] = {**self._fixed.get("generationConfig", {}), **settings}
 
+        if target.tools is not None:
+            listed = [
+                {"name": tool["name"], "description": tool["description"], "parametersJsonSchema": tool["parameters"]}
+                for tool in target.tool_list
+            ]
+            self._fixed["tools"] = [*self._fixed.get("tools", ()), {"functionDeclarations": listed}]
+
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         talk = read_conversation(system, call.chat)
         instruction = {"systemInstruction": {"parts": [{"text": text} for text in talk.system]}} if talk.system else {}
@@ -119,6 +126,7 @@ class GenerateContentClient(ModelClient):
             tool_calls=[
                 {"name": call.get("name"), "arguments": call.get("args"), "id": call.get("id")} for call in calls
             ],
+            own=listed,
             finish="tool_calls" if calls and reason == "STOP" else reason,
             fault=f"the model ended with {reason}{why and ': '}{why[:200]}" if odd and not said else "",
             **shared,

@@ -60,6 +60,8 @@ class ChatClient(ModelClient):
     ) -> None:
         super().__init__(target, folder, urls, key, key_header=key_header)
         self._fixed = {"model": target.model, **target.options, **_response_format(target, folder)}
+        if target.tools is not None:
+            self._fixed["tools"] = [{"type": "function", "function": tool} for tool in target.tool_list]
         if target.stream:
             options = self._fixed.get("stream_options")
             counted = {"include_usage": True, **(options if isinstance(options, dict) else {})}
@@ -67,7 +69,7 @@ class ChatClient(ModelClient):
 
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}] if system else []
-        return {**self._fixed, "messages": [*messages, *call.chat]}
+        return {**self._fixed, "messages": [*messages, *map(_sent, call.chat)]}
 
     def _read(self, value: Any) -> ModelReply:
         if isinstance(value, Mapping) and value.get("error") and not value.get("choices"):
@@ -93,6 +95,23 @@ class ChatClient(ModelClient):
     @staticmethod
     def _joining() -> ChatChunks:
         return ChatChunks()
+
+
+def _sent(message: dict[str, Any]) -> dict[str, Any]:
+    """A message in the form of chat completions, whose calls have their arguments as text."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list | tuple) or not calls:
+        beside = ("is_error", "name") if message.get("role") == "tool" else ()
+        return {key: value for key, value in message.items() if key not in beside}
+    return {**message, "tool_calls": [_sent_call(each) for each in calls]}
+
+
+def _sent_call(call: Any) -> Any:
+    if not isinstance(call, Mapping) or "function" in call:
+        return call
+    arguments = call.get("arguments")
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return {"id": call.get("id"), "type": "function", "function": {"name": call.get("name"), "arguments": text}}
 
 
 def _response_format(target: ChatTarget, folder: Path) -> dict[str, Any]:

@@ -47,6 +47,8 @@ class ResponsesClient(ModelClient):
             self._fixed["text"] = {**self._fixed.get("text", {}), "format": form}
         elif target.json_mode:
             self._fixed["text"] = {**self._fixed.get("text", {}), "format": {"type": "json_object"}}
+        if target.tools is not None:
+            self._fixed["tools"] = [{"type": "function", **tool} for tool in target.tool_list]
         if target.stream:
             self._fixed["stream"] = True
 

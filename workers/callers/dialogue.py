@@ -19,7 +19,7 @@ _LONGEST_RESULT = 1 << 20
 """The most characters of a tool's result that the model is shown."""
 
 
-class Conversation:
+class Dialogue:
     """The conversation of one answer, which begins with the call ``asked``.
 
     ``turns`` are what the user says after each answer, in order. ``canned`` are the case's results of tools.
@@ -31,6 +31,7 @@ class Conversation:
         self._caller = caller
         self._asked = asked
         self._messages: list[dict[str, Any]] = list(asked.chat)
+        self._sent: list[dict[str, Any]] = list(asked.chat)
         self._begun = False
         self._left = list(turns)
         self._canned = canned
@@ -44,7 +45,8 @@ class Conversation:
         """The next call of the model."""
         if not self._begun:
             return self._asked
-        return msgspec.structs.replace(self._asked, messages=tuple(self._messages))
+        prompt = msgspec.json.encode(self._sent).decode()
+        return msgspec.structs.replace(self._asked, prompt=prompt, messages=tuple(self._sent))
 
     async def goes_on(self, answer: Answered) -> bool:
         """Take the model's answer, and have its tools answered. Whether another call of the model follows."""
@@ -59,6 +61,7 @@ class Conversation:
                 for number, call in enumerate(calls)
             ]
         self._messages.append(message)
+        self._sent.append({"role": "assistant", "content": [*answer.own]} if answer.own else message)
         box = self._caller.tools
         if calls and box is not None and box.answers:
             self._bound = self._in_turn >= box.max_turns
@@ -72,7 +75,9 @@ class Conversation:
         self._calls += calls
         if not self._left:
             return False
-        self._messages.append({"role": "user", "content": self._left.pop(0)})
+        said = {"role": "user", "content": self._left.pop(0)}
+        self._messages.append(said)
+        self._sent.append(said)
         self._begun, self._in_turn = True, 0
         return True
 
@@ -84,7 +89,10 @@ class Conversation:
         self._calls.append(done)
         shown = f"error: {done.error}" if done.error is not None else _shown(done.result)
         message: dict[str, Any] = {"role": "tool", "tool_call_id": name, "content": shown[:_LONGEST_RESULT]}
-        self._messages.append({**message, "status": "error"} if done.error is not None else message)
+        message |= {"is_error": True} if done.error is not None else {}
+        self._messages.append(message)
+        # Some APIs want the name of the tool again.
+        self._sent.append({**message, "name": call.name})
 
     def whole(self, last: Answered) -> Answered:
         """The answer with all that was said and done; ``last`` itself if it was the only call."""
