@@ -115,14 +115,14 @@ def _line_numbers(faults: list[tuple[Location, str]]) -> dict[tuple[str, tuple[s
 
 _CASE_KEYS = (
     *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
-    "diversity",
+    *("diversity", "turns", "tool_results"),
 )
 """The keys of a case; a template and the defaults have all but the first two."""
 _LAYER_KEYS = _CASE_KEYS[2:]
 _ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")
 _DOCUMENT = ("defaults", "templates", "cases")
 _MOST_BYTES = 256 << 20
-_JSON_COLUMNS = ("checks", "vars", "thresholds")
+_JSON_COLUMNS = ("checks", "vars", "thresholds", "turns", "tool_results")
 
 
 class WrittenCase(NamedTuple):

@@ -97,13 +97,16 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 class ExpandedCase(NamedTuple):
     """An expanded case: its ``params`` as plain data, and its ``input`` or None.
 
-    ``judge`` is the target that judges if neither a check nor the command names one.
+    ``judge`` is the target that judges if neither a check nor the command names one. ``turns`` are what the user says
+    after each answer, ``tool_results`` the answers to calls of tools.
     """
 
     params: dict[str, Any]
     input: Any
     location: Location
     judge: str = ""
+    turns: tuple[str, ...] = ()
+    tool_results: tuple[dict[str, Any], ...] = ()
 
 
 def load_cases(paths: Sequence[str | Path], recorded: Mapping[str, RecordedCase] | None = None) -> list[ExpandedCase]:
@@ -200,10 +203,12 @@ class _Reader:
         written_input, under = _highest(layers, "input")
         case_input = self._fill(written_input, values, under, "input")
         self._check_input(case_input, under)
+        turns, results = self._turns(layers, values), self._tool_results(layers, values)
+        asked = {"input": case_input, "turns": turns, "tool_results": results} if turns or results else case_input
         params: dict[str, Any] = {
             "id": identity,
             # Only the digest: params go to every worker and into the report, and inputs may be long (decision 19).
-            "input_sha256": _input_digest(case_input),
+            "input_sha256": _input_digest(asked),
             "checks": self._checks(layers, values, location),
             "tags": self._tags(layers),
             **self._cluster(layers),
@@ -214,7 +219,9 @@ class _Reader:
         if weight is not None:
             params["weight"] = self._weight(weight, under.at("weight"))
         judge = self._judge(*_highest(layers, "judge"))
-        return ExpandedCase(params, case_input, location, judge) if len(self._faults.entries) == before else None
+        if len(self._faults.entries) > before:
+            return None
+        return ExpandedCase(params, case_input, location, judge, tuple(turns), tuple(results))
 
     def _id(self, written: WrittenCase) -> str:
         identity = written.case.get("id")
@@ -281,6 +288,42 @@ class _Reader:
             if role not in _ROLES or "content" not in message:
                 reason = f"must be a message {{role, content}}, with a role of {', '.join(_ROLES)}"
                 self._faults.add(location.at(index), reason)
+
+    def _turns(self, layers: Sequence[tuple[Mapping[str, Any], Location]], values: Mapping[str, Any]) -> list[str]:
+        """What the user says after each answer."""
+        written, under = _highest(layers, "turns")
+        if written is None:
+            return []
+        filled = self._fill(written, values, under, "turns")
+        location = under.at("turns")
+        if not isinstance(filled, list):
+            self._faults.add(location, f"must be a list of texts that the user says, found {kind_of(filled)}")
+            return []
+        for index, said in enumerate(filled):
+            if not isinstance(said, str) or not said.strip():
+                what = "an empty text" if isinstance(said, str) else kind_of(said)
+                self._faults.add(location.at(index), f"must be a text that the user says, found {what}")
+        return filled
+
+    def _tool_results(
+        self, layers: Sequence[tuple[Mapping[str, Any], Location]], values: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """{name, arguments, result or error} for calls of tools; written so, or as {name: result}."""
+        written, under = _highest(layers, "tool_results")
+        if written is None:
+            return []
+        filled = self._fill(written, values, under, "tool_results")
+        location = under.at("tool_results")
+        if isinstance(filled, dict):
+            return [{"name": str(name), "result": result} for name, result in filled.items()]
+        if not isinstance(filled, list):
+            what = f"must be {{tool: result}} or a list of {{name, arguments, result}}, found {kind_of(filled)}"
+            self._faults.add(location, what)
+            return []
+        for index, each in enumerate(filled):
+            if fault := _fault_of_result(each):
+                self._faults.add(location.at(index), fault)
+        return filled
 
     def _checks(
         self, layers: Sequence[tuple[Mapping[str, Any], Location]], values: Mapping[str, Any], location: Location
@@ -429,6 +472,24 @@ def _highest(layers: Sequence[tuple[Mapping[str, Any], Location]], key: str) -> 
         if layer.get(key) is not None:
             return layer[key], location
     return None, layers[-1][1]
+
+
+_RESULT_KEYS = ("name", "arguments", "result", "error")
+
+
+def _fault_of_result(written: Any) -> str:
+    """What is wrong with an entry of `tool_results`; empty if nothing is."""
+    if not isinstance(written, dict):
+        return f"must be {{name, arguments, result}}, found {kind_of(written)}"
+    if unknown := [key for key in written if key not in _RESULT_KEYS]:
+        return f"{shorten(str(unknown[0]))}: unknown key (known here: {', '.join(_RESULT_KEYS)})"
+    if not isinstance(written.get("name"), str) or not written["name"]:
+        return "name: must be the name of a tool"
+    if not isinstance(written.get("arguments", {}), dict):
+        return f"arguments: must be a mapping, found {kind_of(written['arguments'])}"
+    if ("result" in written) == ("error" in written):
+        return "must have a result or an error, and not both"
+    return ""
 
 
 def _input_digest(case_input: Any) -> str:

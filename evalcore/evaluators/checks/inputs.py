@@ -140,7 +140,7 @@ def prompts(request: Request) -> Iterator[Prompt]:
 def _prompt(case: ExpandedCase) -> Prompt:
     text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
     messages = tuple(case.input) if isinstance(case.input, list) else ()
-    return Prompt(case.params["id"], "", text, messages)
+    return Prompt(case.params["id"], "", text, messages, case.turns, case.tool_results)
 
 
 def evaluation_request(request: Request, outputs: Path, folder: Path) -> Request:
