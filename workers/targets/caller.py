@@ -23,7 +23,7 @@ from evalq.workers.targets.answers import Answered, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
 if TYPE_CHECKING:
-    from evalq.workers.targets.tools import ToolBox
+    from evalq.workers.targets.providers.tools import ToolBox
 
 R = TypeVar("R", Answered, Failure)
 
@@ -169,7 +169,7 @@ def _tool_box(named: NamedTarget, environment: Mapping[str, str]) -> ToolBox | N
     tools = getattr(named.target, "tools", None)
     if tools is None:
         return None
-    from evalq.workers.targets.tools import ToolBox
+    from evalq.workers.targets.providers.tools import ToolBox
 
     try:
         return ToolBox(tools, named.folder, environment)

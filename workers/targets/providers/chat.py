@@ -33,8 +33,8 @@ from evalq.workers.targets.http import (
     shown,
     usage_counts,
 )
+from evalq.workers.targets.providers.tools import Tools
 from evalq.workers.targets.target import RequestTarget, files_of, resolved, usable_name
-from evalq.workers.targets.tools import Tools
 
 if TYPE_CHECKING:
     from evalq.workers.targets.web import Reply, Sign  # with httpx, which takes a while to import
