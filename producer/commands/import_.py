@@ -45,14 +45,15 @@ def _import(
     request = ImportRequest(checks, anywhere, unchecked)
     source, file = _source_and_file(words)
     imported = sources.read(source, file, request) if source else _guessed(file, request)
-    if not imported.cases and not imported.targets:
+    if not imported.cases and not imported.targets and not imported.traces:
         _print_notes(imported, "")  # no file is written that could list the other notes
         raise ConfigError(f"{file}: nothing in it has a counterpart in evalq")
     written = write(imported, folder, force=force)
     _print_notes(imported)
     outputs = sum(map(len, imported.outputs.values()))
-    found = plural(len(imported.cases), "case"), plural(len(imported.targets), "target")
-    click.echo(", ".join((*found, plural(outputs, "recorded output"))))
+    found = [plural(len(imported.cases), "case"), plural(len(imported.targets), "target")]
+    found = [plural(len(imported.traces), "trace")] if imported.traces else [*found, plural(outputs, "recorded output")]
+    click.echo(", ".join(found))
     for path in written.files:
         click.echo(f"wrote {path}")
     for path in written.removed:
@@ -131,6 +132,11 @@ def _print_next_steps(imported: Imported, written: list[Path]) -> None:
     from evalq.workers.targets.spec import FORMS
 
     cases = next((path for path in written if path.stem == "cases"), None)
+    if imported.traces:
+        checks, traces = (
+            next(path for path in written if path.name == name) for name in ("checks.yaml", "traces.jsonl")
+        )
+        click.echo(f"check them: evalq checks {shlex.quote(str(checks))} --traces {shlex.quote(str(traces))}")
     if cases is None:
         return
     recorded = next((path for path in written if path.name.startswith("outputs")), None)

@@ -74,7 +74,8 @@ class Imported:
     """The content of a source, filled while it is read.
 
     ``cases`` are the entries of a cases file, ``targets`` those of a targets file by their names, ``outputs`` the
-    lines of recorded outputs by the name of their model. ``verdicts`` are the source's own verdicts on an output, by
+    lines of recorded outputs by the name of their model. ``traces`` are recorded outputs that bring their own case, for
+    `evalq checks CHECKS --traces`. ``verdicts`` are the source's own verdicts on an output, by
     case, repeat and source: whether it passes each check of the case, or None if the source has no verdict on a check.
     """
 
@@ -82,6 +83,7 @@ class Imported:
         self.cases: list[dict[str, Any]] = []
         self.targets: dict[str, dict[str, Any]] = {}
         self.outputs: dict[str, list[dict[str, Any]]] = {}
+        self.traces: list[dict[str, Any]] = []
         self.verdicts: dict[tuple[str, int, str], Sequence[bool | None]] = {}
         self.notes: list[Note] = []
         self._noted: set[Note] = set()
@@ -93,9 +95,7 @@ class Imported:
 
     def note(self, kind: Kind, where: str, what: str, why: str, text: str = "") -> None:
         """Add a note, once for each item and location."""
-        note = Note(
-            kind, _valid_unicode(where), _valid_unicode(cut(what)), _valid_unicode(why), _valid_unicode(cut(text))
-        )
+        note = Note(kind, valid_unicode(where), valid_unicode(cut(what)), valid_unicode(why), valid_unicode(cut(text)))
         if note not in self._noted:
             self._noted.add(note)
             self.notes.append(note)
@@ -128,7 +128,7 @@ class Imported:
         if "input" in case:
             case["input"] = _case_input(case["input"])
         case["checks"] = checks
-        name = _valid_unicode(str(case["id"]))[:_LONGEST_ID]
+        name = valid_unicode(str(case["id"]))[:_LONGEST_ID]
         first = named and name not in self._first
         if first:
             self._first[name] = case
@@ -190,6 +190,14 @@ class Imported:
             self.verdicts[case, repeat, source] = verdicts
         lines.append({"case": case, "repeat": repeat, **output})
 
+    def add_trace(self, line: dict[str, Any]) -> None:
+        """Add a recorded output that is a case of its own."""
+        if not _is_finite(line):
+            self.note("none", str(line["case"]), "a trace", "it has a number that JSON does not have")
+            return
+        line["case"] = unique_id(valid_unicode(str(line["case"]))[:_LONGEST_ID], self._ids)
+        self.traces.append(line)
+
     def summary(self) -> list[tuple[Kind, Omission]]:
         """The notes, grouped by kind, name and reason, in the order of the first of each."""
         kinds: dict[tuple[Kind, str, str], list[Note]] = {}
@@ -216,14 +224,14 @@ def cut(text: object) -> str:
     return given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
 
 
-def _valid_unicode(value: Any) -> Any:
+def valid_unicode(value: Any) -> Any:
     """``value`` without lone surrogates, which UTF-8 cannot hold."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_valid_unicode(key): _valid_unicode(each) for key, each in value.items()}
+        return {valid_unicode(key): valid_unicode(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_valid_unicode(each) for each in value]
+        return [valid_unicode(each) for each in value]
     return value
 
 
@@ -290,7 +298,9 @@ def _no_check(case: dict[str, Any]) -> str:
 _PLACEHOLDER = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*\}\}", re.ASCII)
 _MADE = ".imported.json"
 """The files of the last import with their digests, which the next import may remove."""
-_OURS = re.compile(r"cases\.(yaml|jsonl)|targets\.yaml|outputs(-[A-Za-z0-9._-]+)?\.jsonl|not-imported\.jsonl")
+_OURS = re.compile(
+    r"cases\.(yaml|jsonl)|checks\.yaml|traces\.jsonl|targets\.yaml|outputs(-[A-Za-z0-9._-]+)?\.jsonl|not-imported\.jsonl"
+)
 _IN_YAML = 200
 """More cases than these are written as JSON lines, since the file would be large for an editor."""
 
@@ -352,20 +362,23 @@ def _digest(data: bytes) -> str:
 
 def _files(imported: Imported) -> dict[str, Callable[[], bytes]]:
     files: dict[str, Callable[[], bytes]] = {}
-    cases = [_valid_unicode(_escaped(case)) for case in imported.cases]
+    cases = [valid_unicode(_escaped(case)) for case in imported.cases]
     if len(cases) > _IN_YAML:
         files["cases.jsonl"] = lambda: _lines(cases)
     elif cases:
         files["cases.yaml"] = lambda: _yaml({"cases": cases})
     if imported.targets:
-        files["targets.yaml"] = lambda: _yaml(_valid_unicode({"targets": imported.targets}))
+        files["targets.yaml"] = lambda: _yaml(valid_unicode({"targets": imported.targets}))
     used: set[str] = set()
     for source, lines in imported.outputs.items():
         name = "outputs" if len(imported.outputs) == 1 else _file_name(f"outputs-{source}", used)
-        files[f"{name}.jsonl"] = lambda lines=lines: _lines([_valid_unicode(line) for line in lines])  # type: ignore[misc]  # a default for a closure
+        files[f"{name}.jsonl"] = lambda lines=lines: _lines([valid_unicode(line) for line in lines])  # type: ignore[misc]  # a default for a closure
+    if imported.traces:
+        files["traces.jsonl"] = lambda: _lines([valid_unicode(line) for line in imported.traces])
+        files["checks.yaml"] = lambda: _yaml({"defaults": {"checks": [dict(ANSWERED)]}})
     if imported.notes:
         files["not-imported.jsonl"] = lambda: _lines(
-            [_valid_unicode(msgspec.to_builtins(note)) for note in imported.notes]
+            [valid_unicode(msgspec.to_builtins(note)) for note in imported.notes]
         )
     return files
 
@@ -444,7 +457,7 @@ def agreement(imported: Imported, cases: Path) -> Agreement:
     for source, lines in imported.outputs.items():
         for line in lines:
             verdict = imported.verdicts.get((line["case"], line["repeat"], source), ())
-            verdicts = judge.test(msgspec.json.encode(_valid_unicode(line))).checks
+            verdicts = judge.test(msgspec.json.encode(valid_unicode(line))).checks
             if len(verdict) != len(verdicts) or not verdict:
                 without += 1
                 continue

@@ -13,10 +13,12 @@ import yaml
 
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.evaluators.checks.cases import load_cases
+from evalq.evalcore.fold import evaluate_files
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import ImportRequest, write
 from evalq.workers.targets import load_targets
 from tests.importing.record import HERE, MADE
+from tests.importing.test_traces import MADE as TRACES
 
 TIMES = 40
 _ODD: tuple[Any, ...] = (
@@ -52,7 +54,30 @@ def _given(source: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("source", sources.names())
+@pytest.mark.parametrize("source", TRACES)
+def test_a_broken_trace_is_read_as_far_as_it_goes_or_refused(source: str, tmp_path: Path) -> None:
+    """Never an error of another kind; and evalq evaluates whatever is written."""
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")  # noqa: T201 - how to repeat it
+    chance, path, read = random.Random(seed), TRACES[source](tmp_path), 0
+    lines = path.suffix == ".jsonl"
+    given = [json.loads(line) for line in path.read_text().splitlines()] if lines else [json.loads(path.read_text())]
+    for _ in range(TIMES):
+        path.write_text("\n".join(json.dumps(_mixed(chance, each)) for each in given))
+        try:
+            imported = sources.read(source, path, ImportRequest())
+        except ConfigError:
+            continue
+        if imported.traces:
+            read += 1
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+            write(imported, tmp_path / "out", force=False)
+            traces = tmp_path / "out" / "traces.jsonl"
+            evaluate_files("checks", traces.with_name("checks.yaml"), options={"traces": [traces]})
+    assert read
+
+
+@pytest.mark.parametrize("source", [name for name in sources.names() if name not in TRACES])
 def test_a_broken_file_is_read_as_far_as_it_goes_or_refused(source: str, tmp_path: Path) -> None:
     """Never an error of another kind; and whatever is written, evalq reads."""
     seed = random.randrange(10**9)

@@ -268,12 +268,12 @@ def test_a_file_says_whose_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "name a file: evalq import TOOL FILE, with TOOL as one of deepeval, inspect, lm-eval"),
+        ([], "name a file: evalq import TOOL FILE, with TOOL as one of atif, claude-code, codex, deepeval"),
         (["promptfoo"], "name the file of promptfoo, too: evalq import promptfoo FILE"),
         (["promptfo", "cases.yaml"], "did you mean promptfoo?"),
         (
             ["cases.yaml"],
-            "cases.yaml: no case is found in it as a file of deepeval, inspect, lm-eval, openai-evals, promptfoo",
+            "cases.yaml: no case is found in it as a file of atif, claude-code, codex, deepeval",
         ),
         (["cases.yaml", "promptfoo"], "cases.yaml: evalq imports from no tool of this name"),
         (["nothing.yaml"], "nothing.yaml: there is no such file"),

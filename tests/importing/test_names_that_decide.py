@@ -130,7 +130,7 @@ def test_tokens_and_seconds_are_those_of_all_calls_of_a_sample(
     log = {"eval": {"task": "t", "model": "m", "scorers": [{"name": "includes"}]}}
     imported = _inspect(tmp_path, log, {"output": output, "messages": [ASSISTANT, ASSISTANT], **sample})
     (line,) = imported.outputs["m"]
-    assert (line.get("prompt_tokens"), line.get("latency_seconds")) == (prompt, seconds)
+    assert (line.get("usage", {}).get("input"), line.get("latency_seconds")) == (prompt, seconds)
 
 
 def test_repeats_are_epochs_wherever_their_samples_stand(tmp_path: Path) -> None:

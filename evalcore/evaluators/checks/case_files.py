@@ -133,6 +133,12 @@ class WrittenCase(NamedTuple):
     layers: tuple[tuple[Mapping[str, Any], Location], ...]
 
 
+class Verbatim(NamedTuple):
+    """A value that stays as it is: braces in what users asked in production are no placeholders."""
+
+    value: Any
+
+
 class RecordedCase(NamedTuple):
     """The keys of a case that recorded outputs have, the first record of the case, and the attributes of a trace."""
 

@@ -17,6 +17,7 @@ from evalq.evalcore.evaluators.checks.case_files import (
     RecordedCase,
     SizeBudget,
     UnknownPlaceholder,
+    Verbatim,
     WrittenCase,
     columns_of,
     fill,
@@ -265,6 +266,8 @@ class _Reader:
         return values
 
     def _fill(self, value: Any, values: Mapping[str, Any], under: Location, *keys: str | int) -> Any:
+        if isinstance(value, Verbatim):
+            return self._budget.count(value.value)
         # Locations are made only for errors: making one takes as long as filling most values.
         try:
             return fill(value, values, self._budget)

@@ -15,7 +15,7 @@ from evalq.evalcore.contract.evaluator import Prepared, Request
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.repeats import CaseSoFar, StoppingByCase
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
-from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase, as_label, selects
+from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase, Verbatim, as_label, selects
 from evalq.evalcore.evaluators.checks.cases import ExpandedCase, load_cases, load_labels
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
@@ -277,7 +277,8 @@ def _cases_in_outputs(request: Request) -> dict[str, RecordedCase] | None:
     if not cases and not request.inputs:
         _refuse_foreign(request, lambda name: True)
         raise InputError(f"no record has a case: {', '.join(source.given for source in sources)}")
-    return cases
+    return {name: case._replace(values={key: Verbatim(value) for key, value in case.values.items()})
+            for name, case in cases.items()}  # fmt: skip
 
 
 def output_line(name: str, data: bytes) -> bytes:
@@ -397,7 +398,9 @@ def trace_cases(outputs: Sequence[str], by: Sequence[str]) -> dict[str, Recorded
                 tags = list(_tags(line.extra, names, values))
                 known.update(line.extra.keys() - {"spans", "root"} if len(cases) < _MOST_VALUES else ())
                 case = {"input": _case_input(line.input), "tags": tags, "cluster": line.session}
-                held = {key: value for key, value in case.items() if value not in (None, [], "")}
+                held: dict[str, Any] = {key: value for key, value in case.items() if value not in (None, [], "")}
+                if "input" in held:
+                    held["input"] = Verbatim(held["input"])
                 cases[line.case] = RecordedCase(held, Location(path, (), number), line.extra)
     for name, found in values.items():
         if not found:

@@ -1,7 +1,6 @@
 """OpenTelemetry spans in files, as the file exporter of a Collector writes them, put together by trace.
 
-A file has JSON lines, each an ExportTraceServiceRequest, or messages with their length before them: protobuf, or either
-form compressed with zstd. Spans of one trace may be on many lines and in many files, in any order, and more than once.
+Spans of one trace may be on many lines and in many files, in any order, and more than once.
 Spans go to temporary files by the last byte of their trace id, so that memory does not grow with the input.
 """
 
@@ -10,25 +9,20 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import zstandard
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.files import open_input
-from evalq.evalcore.model.manifest import BOM
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, PACKED, file_kind, unpacked
+from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES
+from evalq.evalcore.records.traces.otlp_files import json_of_proto, messages_in
 
-_MOST_MESSAGE = 256 << 20
-"""A longer line or message is damaged."""
-_ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFERED = 32 << 20
 """Bytes of spans in memory before they go to files."""
+RECORDED = "recorded"
 _HEX_ID = re.compile(r"[0-9a-f]{32}\Z")
 _ID_IN_LINE = re.compile(rb'"traceId"\s*:\s*"([0-9A-Fa-f]{32})"')
 _SHOWN = 20
@@ -124,6 +118,13 @@ class _Entry(msgspec.Struct, array_like=True):
     logs: list[msgspec.Raw]
 
 
+class _RecordedJson(msgspec.Struct):
+    case: str = ""
+    output: Any = msgspec.UNSET
+    messages: Any = msgspec.UNSET
+    error: str = ""
+
+
 class _Ids(msgspec.Struct, rename="camel"):
     trace_id: Any = ""
 
@@ -153,17 +154,20 @@ class TraceSpan:
 
     __slots__ = ("attributes", "end", "error", "events", "id", "name", "parent", "resource", "start")
 
-    def __init__(self, span: _SpanJson, resource: dict[str, Any]) -> None:
-        self.id, self.parent, self.name = _span_id(span.span_id), _span_id(span.parent_span_id), span.name
-        self.start, self.end = _time(span.start_time_unix_nano), _time(span.end_time_unix_nano)
-        self.attributes = _attributes(span.attributes)
-        self.events = [
-            SpanEvent(each.name, int(each.time_unix_nano), _attributes(each.attributes)) for each in span.events
-        ]
-        status = span.status
-        failed = status is not None and status.code in (2, "STATUS_CODE_ERROR", "2")
-        self.error = (status.message if status is not None else "") if failed else None
-        self.resource = resource
+    def __init__(
+        self,
+        identity: str,
+        parent: str,
+        name: str,
+        times: tuple[int, int],
+        attributes: dict[str, Any],
+        events: Sequence[SpanEvent] = (),
+        error: str | None = None,
+        resource: Mapping[str, Any] = {},
+    ) -> None:
+        self.id, self.parent, self.name = identity, parent, name
+        self.start, self.end = times
+        self.attributes, self.events, self.error, self.resource = attributes, list(events), error, resource
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -212,6 +216,16 @@ def _trace_id(given: str) -> str:
     return known if _HEX_ID.match(known) and known.strip("0") else ""
 
 
+def _recorded(data: bytes) -> bytes | None:
+    """A line that is a recorded output already, compact; None for another."""
+    try:
+        line = msgspec.json.decode(data, type=_RecordedJson)
+    except msgspec.DecodeError:
+        return None
+    known = line.case and (line.output is not msgspec.UNSET or line.error or line.messages is not msgspec.UNSET)
+    return msgspec.json.format(data, indent=-1) if known else None
+
+
 def _named_trace(raw: msgspec.Raw) -> str:
     given = _ids(raw).trace_id
     return _trace_id(given) if isinstance(given, str) else ""
@@ -230,177 +244,6 @@ def _of_base64(given: str, length: int) -> str:
     except (binascii.Error, ValueError):
         return ""
     return data.hex() if len(data) == length else ""
-
-
-# Reading a file: the messages in it.
-
-
-class _Message(NamedTuple):
-    """One message of a file: its line or number, its bytes, and whether it is protobuf."""
-
-    number: int
-    data: bytes
-    proto: bool
-
-
-def _messages(path: str, most: int) -> Iterator[_Message]:
-    """The messages in a file. A length that goes beyond the end of the file gives what is there of the message."""
-    pieces = unpacked(path, path, most) if path.endswith(PACKED) else _blocks(path)
-    first = next(pieces, b"")
-    while len(first) < 16 and (more := next(pieces, b"")):
-        first += more
-    head = first.removeprefix(BOM).lstrip()
-    whole = _chained([first.removeprefix(BOM)], pieces)
-    if not head or head[:1] in (b"{", b"["):
-        yield from _documents(whole) if path.removesuffix(".gz").endswith(".json") else _lines(whole)
-    else:
-        yield from _framed(path, first, whole)
-
-
-def _blocks(path: str) -> Iterator[bytes]:
-    with open_input(path) as stream:
-        while block := stream.read(1 << 20):
-            yield block
-
-
-def _chained(first: Sequence[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield from first
-    yield from rest
-
-
-def _documents(pieces: Iterator[bytes]) -> Iterator[_Message]:
-    """The requests in a file that is one JSON document, or a list of them; else those on its lines."""
-    held, total = [], 0
-    for piece in pieces:
-        held.append(piece)
-        total += len(piece)
-        if total > _MOST_MESSAGE:
-            yield from _lines(_chained(held, pieces))
-            return
-    data = b"".join(held)
-    try:
-        listed = msgspec.json.decode(data, type=list[msgspec.Raw] if data.lstrip()[:1] == b"[" else msgspec.Raw)
-    except msgspec.DecodeError:
-        yield from _lines(iter([data]))
-        return
-    for number, each in enumerate(listed if isinstance(listed, list) else [listed], start=1):
-        yield _Message(number, bytes(each), False)
-
-
-def _lines(pieces: Iterator[bytes]) -> Iterator[_Message]:
-    number, rest = 0, b""
-    for piece in pieces:
-        if b"\n" not in piece and len(rest) + len(piece) <= _MOST_MESSAGE:
-            rest += piece
-            continue
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            number += 1
-            if line and not line.isspace():
-                yield _Message(number, line, False)
-    if rest and not rest.isspace():
-        yield _Message(number + 1, rest, False)
-
-
-def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[_Message]:
-    """Messages with their length before them, as four bytes, the highest first."""
-    held, number, ended = b"", 0, False
-    length = struct.unpack(">I", first[:4])[0] if len(first) >= 8 else 0
-    kind = first[4:8]
-    if not 0 < length <= _MOST_MESSAGE or not (kind == _ZSTD or kind[:1] in (b"{", b"\x0a", b"\x12")):
-        what = file_kind(first) or "no JSON lines, and no messages of OTLP with their length before them"
-        raise InputError(f"{path} has no traces that evalq can read", [(f"{path}:1", what)])
-    while not ended or held:
-        need = 4 + struct.unpack(">I", held[:4])[0] if len(held) >= 4 else 4
-        while len(held) < need and not ended:
-            piece = next(pieces, b"")
-            ended = not piece
-            held += piece
-            need = 4 + struct.unpack(">I", held[:4])[0] if len(held) >= 4 else 4
-            if need > _MOST_MESSAGE:
-                raise InputError(f"{path} is damaged", [(f"{path}: message {number + 1}", "its length is no length")])
-        if not held:
-            return
-        data, held = held[4:need], held[need:]
-        number += 1
-        if data[:4] == _ZSTD:
-            try:
-                data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-            except zstandard.ZstdError:
-                data = b""
-        yield _Message(number, data, data[:1] not in (b"{", b""))
-
-
-# Protobuf: read with the library of OpenTelemetry, and kept as JSON of the same form.
-
-
-def _json_of_proto(path: str, data: bytes) -> bytes:
-    """A message of protobuf as OTLP JSON. Raises InputError without the library, ValueError for a damaged message."""
-    try:
-        from google.protobuf.message import DecodeError  # it has no types
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    except ImportError:
-        reason = "reading protobuf needs OpenTelemetry: pip install 'evalq[otel]', or have the Collector write JSON"
-        raise InputError(f"{path} cannot be read", [(path, reason)]) from None
-    request = ExportTraceServiceRequest()
-    try:
-        request.ParseFromString(data)
-    except DecodeError as error:
-        raise ValueError(str(error)) from None
-    return msgspec.json.encode({
-        "resourceSpans": [
-            {
-                "resource": {"attributes": [_pair_json(pair) for pair in each.resource.attributes]},
-                "scopeSpans": [{"spans": [_span_json(span) for span in scoped.spans]} for scoped in each.scope_spans],
-            }
-            for each in request.resource_spans
-        ]
-    })  # fmt: skip
-
-
-def _span_json(span: Any) -> dict[str, Any]:
-    made = {
-        "traceId": span.trace_id.hex(),
-        "spanId": span.span_id.hex(),
-        "parentSpanId": span.parent_span_id.hex(),
-        "name": span.name,
-        "startTimeUnixNano": span.start_time_unix_nano,
-        "endTimeUnixNano": span.end_time_unix_nano,
-        "attributes": [_pair_json(pair) for pair in span.attributes],
-    }
-    if span.events:
-        made["events"] = [
-            {
-                "name": each.name,
-                "timeUnixNano": each.time_unix_nano,
-                "attributes": [_pair_json(pair) for pair in each.attributes],
-            }
-            for each in span.events
-        ]
-    if span.status.code:
-        made["status"] = {"code": span.status.code, "message": span.status.message}
-    return made
-
-
-_VALUES = {
-    "string_value": "stringValue", "int_value": "intValue", "bool_value": "boolValue", "double_value": "doubleValue",
-}  # fmt: skip
-
-
-def _pair_json(pair: Any) -> dict[str, Any]:
-    return {"key": pair.key, "value": _value_json(pair.value)}
-
-
-def _value_json(value: Any) -> dict[str, Any]:
-    kind = value.WhichOneof("value")
-    if kind in _VALUES:
-        given = getattr(value, kind)
-        return {_VALUES[kind]: given if given == given and given not in (float("inf"), -float("inf")) else str(given)}
-    if kind == "array_value":
-        return {"arrayValue": {"values": [_value_json(each) for each in value.array_value.values]}}
-    if kind == "kvlist_value":
-        return {"kvlistValue": {"values": [_pair_json(each) for each in value.kvlist_value.values]}}
-    return {} if kind is None else {"bytesValue": base64.b64encode(value.bytes_value).decode()}
 
 
 # Putting spans together by trace.
@@ -424,6 +267,8 @@ class Gathered:
         """The first (location, reason) of lines that could not be read."""
         self.unread = 0
         """Lines that could not be read."""
+        self.recorded = 0
+        """Lines that are recorded outputs already, in the file `RECORDED` of the folder."""
         self.others = 0
         """Lines of metrics, or of logs without a trace."""
 
@@ -432,16 +277,16 @@ class Gathered:
         name = given or path
         source, unread, messages = len(self._names), self.unread, 0
         self._names.append(name)
-        for message in _messages(path, self._most):
+        for message in messages_in(path, self._most):
             messages += 1
             where = f"{name}: message {message.number}" if message.proto else f"{name}:{message.number}"
             try:
-                data = _json_of_proto(name, message.data) if message.proto else message.data
+                data = json_of_proto(name, message.data) if message.proto else message.data
                 request = _request(data)
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 self._note(where, message.data, f"no request of OTLP: {error}")
                 continue
-            self._place(request, source, message.number, where)
+            self._place(request, data, source, message.number, where)
         if messages and self.unread - unread == messages:
             raise InputError(f"{name} has no traces that evalq can read", self.faults[-_SHOWN:])
 
@@ -453,9 +298,11 @@ class Gathered:
         for found in _ID_IN_LINE.findall(data):
             self._cut.setdefault(found.decode().lower(), where)
 
-    def _place(self, request: _Request, source: int, number: int, where: str) -> None:
+    def _place(self, request: _Request, data: bytes, source: int, number: int, where: str) -> None:
         if request.resource_spans is None and request.resource_logs is None:
-            if not bytes(request.resource_metrics):
+            if (line := _recorded(data)) is not None:
+                self._store(line)
+            elif not bytes(request.resource_metrics):
                 self._note(where, b"", "no `resourceSpans`: each line is an ExportTraceServiceRequest in JSON")
             else:
                 self.others += 1
@@ -477,6 +324,18 @@ class Gathered:
                     self.others += 1
             for trace, records in logs.items():
                 self._keep(_Entry(trace, source, number, of_resource.resource, [], records))
+
+    def _store(self, line: bytes) -> None:
+        """Keep a line of recorded outputs, which an import made of another tool's traces."""
+        with (self._scratch / RECORDED).open("ab") as out:
+            out.write(line + b"\n")
+        self.recorded += 1
+
+    def recorded_lines(self) -> Iterator[dict[str, Any]]:
+        """The lines that are recorded outputs already."""
+        if self.recorded:
+            with (self._scratch / RECORDED).open("rb") as stream:
+                yield from (msgspec.json.decode(line) for line in stream)
 
     def _trace_of(self, raw: msgspec.Raw, where: str) -> str:
         """The trace of a span; "" with a fault for a span that names none."""
@@ -568,7 +427,19 @@ def _resource_attributes(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _read_span(given: tuple[msgspec.Raw, dict[str, Any]]) -> TraceSpan:
-    return TraceSpan(_span(given[0]), given[1])
+    span = _span(given[0])
+    status = span.status
+    failed = status is not None and status.code in (2, "STATUS_CODE_ERROR", "2")
+    return TraceSpan(
+        _span_id(span.span_id),
+        _span_id(span.parent_span_id),
+        span.name,
+        (_time(span.start_time_unix_nano), _time(span.end_time_unix_nano)),
+        _attributes(span.attributes),
+        [SpanEvent(each.name, _time(each.time_unix_nano), _attributes(each.attributes)) for each in span.events],
+        (status.message if status is not None else "") if failed else None,
+        given[1],
+    )
 
 
 def _version(span: TraceSpan) -> tuple[int, int, str]:

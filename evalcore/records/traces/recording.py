@@ -59,6 +59,14 @@ def record_traces(
                 continue
             rootless += line.get("extra", {}).get("root") == "missing"
             lines.add(int(line.pop("start", 0)), trace.id, msgspec.json.encode(line))
+        for line in gathered.recorded_lines():
+            if not keeps(line.get("extra") or {}):
+                left_out += 1
+                continue
+            start, name = line.pop("start", 0), f"{line['case']}\n{line.get('repeat', 0)}"
+            identity = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+            known = type(start) is int and 0 <= start < 1 << 63
+            lines.add(start if known else 0, identity, msgspec.json.encode(line))
         lines.close()
         if not lines.count:
             raise InputError("there are no traces", _why_none(sources, gathered, left_out))

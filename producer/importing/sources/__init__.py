@@ -26,7 +26,7 @@ def guess(path: Path, request: ImportRequest) -> dict[str, Imported]:
     for source in names():
         with contextlib.suppress(ConfigError):
             imported = read(source, path, request)
-            if imported.cases or imported.targets:
+            if imported.cases or imported.targets or imported.traces:
                 found[source] = imported
     return found
 

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalq.evalcore.errors import ConfigError
-from evalq.evalcore.records.tool_calls import recorded_call
+from evalq.evalcore.records.answers import BadAnswer, calls_of, read_messages, recorded_form
+from evalq.evalcore.records.tool_calls import NoCall, recorded_call
+from evalq.evalcore.records.traces.conventions import finish_of
+from evalq.evalcore.records.usage import token_parts
 from evalq.producer.importing.imported import Imported, ImportRequest, Kind, same_case, verdict_of
 from evalq.producer.importing.patterns import NoCounterpart, accepted, literal, to_re2
 from evalq.producer.importing.reading import Archive, Document, read_json
+from evalq.producer.importing.transcripts import summed
 
 # Inspect's scorers as checks.
 
@@ -332,10 +336,29 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
         line["output"] = _content(_resolved(_part(choices[0], "message").get("content"), sample))
     else:
         line["error"] = str(output.get("error") or "no output was recorded")
-    calls = [call for each in _messages(sample) for call in _mappings(each.get("tool_calls"))]
     if "messages" in sample:
-        line["tool_calls"] = [recorded_call(call) for call in calls]
+        line |= _conversation(sample)
+    if isinstance(output.get("model"), str) and output["model"]:
+        line["served"] = {"model": output["model"]}
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        finish = finish_of({}, [choices[0].get("stop_reason")])
+        line |= {"finish": finish} if finish else {}
     return line | _usage(sample, output)
+
+
+def _conversation(sample: dict[str, Any]) -> dict[str, Any]:
+    """The messages, and the calls of tools with their results."""
+    messages = []
+    for each in _messages(sample):
+        made = {"role": str(each.get("role")), "content": _content(_resolved(each.get("content"), sample))}
+        made |= {key: each[key] for key in ("tool_calls", "tool_call_id", "error") if each.get(key)}
+        messages.append(made)
+    try:
+        calls = [recorded_form(call) for call in calls_of(messages)]
+        return {"messages": list(read_messages(messages)), "tool_calls": calls}
+    except (NoCall, BadAnswer):
+        listed = [call for each in _messages(sample) for call in _mappings(each.get("tool_calls"))]
+        return {"tool_calls": [recorded_call(call) for call in listed]}
 
 
 def _usage(sample: dict[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
@@ -348,10 +371,9 @@ def _usage(sample: dict[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
     if not usages and single:
         usages = [_part(output, "usage")]
     line: dict[str, Any] = {}
-    for theirs, ours in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
-        counts = [count for each in usages if isinstance(count := each.get(theirs), int) and count >= 0]
-        if counts and len(counts) == len(usages):
-            line[ours] = sum(counts)
+    counts = [{name: count for name, count in token_parts(each).items() if type(count) is int} for each in usages]
+    if usage := summed(counts):
+        line["usage"] = usage
     times = [sample.get("working_time"), sample.get("total_time"), output.get("time") if single else None]
     seconds = next((each for each in times if isinstance(each, int | float) and each >= 0), None)
     if seconds is not None:

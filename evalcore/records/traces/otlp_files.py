@@ -1,0 +1,192 @@
+"""Files of OpenTelemetry: the messages in them, as JSON.
+
+A Collector's file exporter writes JSON lines, or messages with their length before them: protobuf, or either form
+compressed with zstd.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import zstandard
+
+from evalq.evalcore.errors import InputError
+from evalq.evalcore.files import open_input
+from evalq.evalcore.model.manifest import BOM
+from evalq.evalcore.records.inputs import PACKED, file_kind, unpacked
+
+_MOST_MESSAGE = 256 << 20
+"""A longer line or message is damaged."""
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class Message(NamedTuple):
+    """One message of a file: its line or number, its bytes, and whether it is protobuf."""
+
+    number: int
+    data: bytes
+    proto: bool
+
+
+def messages_in(path: str, most: int) -> Iterator[Message]:
+    """The messages in a file. A length that goes beyond the end of the file gives what is there of the message."""
+    pieces = unpacked(path, path, most) if path.endswith(PACKED) else _blocks(path)
+    first = next(pieces, b"")
+    while len(first) < 16 and (more := next(pieces, b"")):
+        first += more
+    head = first.removeprefix(BOM).lstrip()
+    whole = _chained([first.removeprefix(BOM)], pieces)
+    if not head or head[:1] in (b"{", b"["):
+        yield from _documents(whole) if path.removesuffix(".gz").endswith(".json") else _lines(whole)
+    else:
+        yield from _framed(path, first, whole)
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    with open_input(path) as stream:
+        while block := stream.read(1 << 20):
+            yield block
+
+
+def _chained(first: Sequence[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield from first
+    yield from rest
+
+
+def _documents(pieces: Iterator[bytes]) -> Iterator[Message]:
+    """The requests in a file that is one JSON document, or a list of them; else those on its lines."""
+    held, total = [], 0
+    for piece in pieces:
+        held.append(piece)
+        total += len(piece)
+        if total > _MOST_MESSAGE:
+            yield from _lines(_chained(held, pieces))
+            return
+    data = b"".join(held)
+    try:
+        listed = msgspec.json.decode(data, type=list[msgspec.Raw] if data.lstrip()[:1] == b"[" else msgspec.Raw)
+    except msgspec.DecodeError:
+        yield from _lines(iter([data]))
+        return
+    for number, each in enumerate(listed if isinstance(listed, list) else [listed], start=1):
+        yield Message(number, bytes(each), False)
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[Message]:
+    number, rest = 0, b""
+    for piece in pieces:
+        if b"\n" not in piece and len(rest) + len(piece) <= _MOST_MESSAGE:
+            rest += piece
+            continue
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            number += 1
+            if line and not line.isspace():
+                yield Message(number, line, False)
+    if rest and not rest.isspace():
+        yield Message(number + 1, rest, False)
+
+
+def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[Message]:
+    """Messages with their length before them, as four bytes, the highest first."""
+    held, number, ended = b"", 0, False
+    length = struct.unpack(">I", first[:4])[0] if len(first) >= 8 else 0
+    kind = first[4:8]
+    if not 0 < length <= _MOST_MESSAGE or not (kind == _ZSTD or kind[:1] in (b"{", b"\x0a", b"\x12")):
+        what = file_kind(first) or "no JSON lines, and no messages of OTLP with their length before them"
+        raise InputError(f"{path} has no traces that evalq can read", [(f"{path}:1", what)])
+    while not ended or held:
+        need = 4 + struct.unpack(">I", held[:4])[0] if len(held) >= 4 else 4
+        while len(held) < need and not ended:
+            piece = next(pieces, b"")
+            ended = not piece
+            held += piece
+            need = 4 + struct.unpack(">I", held[:4])[0] if len(held) >= 4 else 4
+            if need > _MOST_MESSAGE:
+                raise InputError(f"{path} is damaged", [(f"{path}: message {number + 1}", "its length is no length")])
+        if not held:
+            return
+        data, held = held[4:need], held[need:]
+        number += 1
+        if data[:4] == _ZSTD:
+            try:
+                data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+            except zstandard.ZstdError:
+                data = b""
+        yield Message(number, data, data[:1] not in (b"{", b""))
+
+
+# Protobuf: read with the library of OpenTelemetry, and kept as JSON of the same form.
+
+
+def json_of_proto(path: str, data: bytes) -> bytes:
+    """A message of protobuf as OTLP JSON. Raises InputError without the library, ValueError for a damaged message."""
+    try:
+        from google.protobuf.message import DecodeError  # it has no types
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError:
+        reason = "reading protobuf needs OpenTelemetry: pip install 'evalq[otel]', or have the Collector write JSON"
+        raise InputError(f"{path} cannot be read", [(path, reason)]) from None
+    request = ExportTraceServiceRequest()
+    try:
+        request.ParseFromString(data)
+    except DecodeError as error:
+        raise ValueError(str(error)) from None
+    return msgspec.json.encode({
+        "resourceSpans": [
+            {
+                "resource": {"attributes": [_pair_json(pair) for pair in each.resource.attributes]},
+                "scopeSpans": [{"spans": [_span_json(span) for span in scoped.spans]} for scoped in each.scope_spans],
+            }
+            for each in request.resource_spans
+        ]
+    })  # fmt: skip
+
+
+def _span_json(span: Any) -> dict[str, Any]:
+    made = {
+        "traceId": span.trace_id.hex(),
+        "spanId": span.span_id.hex(),
+        "parentSpanId": span.parent_span_id.hex(),
+        "name": span.name,
+        "startTimeUnixNano": span.start_time_unix_nano,
+        "endTimeUnixNano": span.end_time_unix_nano,
+        "attributes": [_pair_json(pair) for pair in span.attributes],
+    }
+    if span.events:
+        made["events"] = [
+            {
+                "name": each.name,
+                "timeUnixNano": each.time_unix_nano,
+                "attributes": [_pair_json(pair) for pair in each.attributes],
+            }
+            for each in span.events
+        ]
+    if span.status.code:
+        made["status"] = {"code": span.status.code, "message": span.status.message}
+    return made
+
+
+_VALUES = {
+    "string_value": "stringValue", "int_value": "intValue", "bool_value": "boolValue", "double_value": "doubleValue",
+}  # fmt: skip
+
+
+def _pair_json(pair: Any) -> dict[str, Any]:
+    return {"key": pair.key, "value": _value_json(pair.value)}
+
+
+def _value_json(value: Any) -> dict[str, Any]:
+    kind = value.WhichOneof("value")
+    if kind in _VALUES:
+        given = getattr(value, kind)
+        return {_VALUES[kind]: given if given == given and given not in (float("inf"), -float("inf")) else str(given)}
+    if kind == "array_value":
+        return {"arrayValue": {"values": [_value_json(each) for each in value.array_value.values]}}
+    if kind == "kvlist_value":
+        return {"kvlistValue": {"values": [_pair_json(each) for each in value.kvlist_value.values]}}
+    return {} if kind is None else {"bytesValue": base64.b64encode(value.bytes_value).decode()}
