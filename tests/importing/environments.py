@@ -16,6 +16,8 @@ NODE = "22.23.3"
 PROMPTFOO = "0.123.1"
 INSPECT = "0.3.285"
 LM_EVAL = "0.4.13"
+LLAMA = "0.3.36"
+GGUF = "0.19.0"
 _ENVIRONMENTS = Path(os.environ.get("EVALQ_IMPORTERS", Path(tempfile.gettempdir()) / "evalq-importers"))
 _QUIET = {
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
@@ -30,7 +32,7 @@ PROMPTFOO_CODES = (0, 100)
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     """Run a tool to its end; what it said where that is a bad one."""
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=1800
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=7200
     )
     if done.returncode not in PROMPTFOO_CODES:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
@@ -64,6 +66,14 @@ def inspect_python() -> Path:
 def lm_eval_python() -> Path:
     """A Python that has lm-evaluation-harness."""
     return _venv(f"lm-eval-{LM_EVAL}", f"lm-eval=={LM_EVAL}")
+
+
+def llama_python() -> Path:
+    """A Python that has llama.cpp's server, built from its source on one core, which takes half an hour or more."""
+    os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", "1")
+    os.environ.setdefault("CMAKE_ARGS", "-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_CURL=OFF")
+    sources = ("--no-binary", "llama-cpp-python")
+    return _venv(f"llama-{LLAMA}", *sources, f"llama-cpp-python[server]=={LLAMA}", f"gguf=={GGUF}")
 
 
 def _venv(name: str, *packages: str) -> Path:
