@@ -1,7 +1,8 @@
 """Import cases, targets and recorded outputs from another tool's files.
 
-TOOL is deepeval, inspect, lm-eval, openai-evals or promptfoo; without it, evalq takes the tool whose file FILE is.
-The command lists everything without a counterpart, with its place and the reason. It runs no code in the files.
+TOOL is bfcl, deepeval, inspect, lm-eval, openai-evals, promptfoo or tau2; without it, evalq takes the tool whose file
+FILE is. The command lists everything without a counterpart, with its place and the reason. It runs no code in the
+files.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ INSPECT = "0.3.285"
 LM_EVAL = "0.4.13"
 LLAMA = "0.3.36"
 GGUF = "0.19.0"
+BFCL = "2026.3.23"
 _ENVIRONMENTS = Path(os.environ.get("EVALQ_IMPORTERS", Path(tempfile.gettempdir()) / "evalq-importers"))
 _QUIET = {
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
@@ -84,3 +85,8 @@ def _venv(name: str, *packages: str) -> Path:
         run(pip, Path.cwd(), dict(os.environ))
         (home / "done").touch()
     return home / "bin" / "python"
+
+
+def bfcl_python() -> Path:
+    """A Python that has BFCL's own checker: without its dependencies, which are those of the models it calls."""
+    return _venv(f"bfcl-{BFCL}", "--no-deps", f"bfcl-eval=={BFCL}")

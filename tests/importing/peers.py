@@ -25,6 +25,7 @@ from evalq.evalcore.evaluators.checks.answer import CheckedAnswer
 from evalq.evalcore.evaluators.checks.check import compile_check
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import Imported, ImportRequest
+from tests.importing import trajectories
 from tests.importing.environments import (
     INSPECT,
     LM_EVAL,
@@ -319,7 +320,9 @@ def page(recorded: Mapping[str, Any], answers: list[str]) -> str:
         shown = json.dumps(example, ensure_ascii=True)[:60].replace("|", "\\|").replace("`", "'")
         kinds = ", ".join(f"`{name}`" for name in sorted(names))
         lines.append(f"| {tool} | {kinds} | {count} | {why or '?'} | `{shown}` |")
-    return "\n".join(lines) + "\n"
+    with tempfile.TemporaryDirectory() as folder:
+        did = trajectories.table(json.loads(trajectories.RECORD.read_text()), Path(folder))
+    return "\n".join(lines) + "\n" + did
 
 
 def _written(said: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from evalq.producer.importing.imported import ImportRequest, write
 from evalq.workers.targets import load_targets
 from tests.importing.record import HERE, MADE
 from tests.importing.test_traces import MADE as TRACES
+from tests.importing.trajectories import bfcl_question, tau2_results
 
 TIMES = 40
 _ODD: tuple[Any, ...] = (
@@ -49,6 +50,10 @@ def _given(source: str) -> list[Any]:
         return [json.loads((HERE / "deepeval" / name).read_text()) for name in ("test-run.json", "goldens.json")]
     if source == "lm-eval":
         return [json.loads(path.read_text()) for path in (HERE / "lm-eval").glob("results_*.json")]
+    if source == "bfcl":
+        return [bfcl_question(number)[0] for number in range(5)]
+    if source == "tau2":
+        return [tau2_results(), tau2_results()["tasks"]]
     return [
         json.loads((HERE / "inspect-capitals.json" if source == "inspect" else MADE / "openai_evals.json").read_text())
     ]
@@ -90,6 +95,9 @@ def test_a_broken_file_is_read_as_far_as_it_goes_or_refused(source: str, tmp_pat
         path.write_text(json.dumps(_mixed(chance, chance.choice(_given(source)))))
         lines = [json.dumps(_mixed(chance, sample)) for sample in samples]
         (tmp_path / "in" / "samples_sums_2026-01-01T00-00-00.1.jsonl").write_text("\n".join(lines))
+        possible = [json.dumps(_mixed(chance, bfcl_question(number)[1])) for number in range(5)]
+        (tmp_path / "in" / "possible_answer").mkdir(exist_ok=True)
+        (tmp_path / "in" / "possible_answer" / path.name).write_text("\n".join(possible))
         try:
             imported = sources.read(source, path, ImportRequest())
         except ConfigError:

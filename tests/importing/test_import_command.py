@@ -108,7 +108,9 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, caps
     from evalq.producer.importing.sources import names
 
     for source in names():
-        for name in ("absent.json", "absent.jsonl") if source in ("deepeval", "openai-evals") else ("absent.json",):
+        for name in (
+            ("absent.json", "absent.jsonl") if source in ("bfcl", "deepeval", "openai-evals") else ("absent.json",)
+        ):
             assert main(["import", source, str(tmp_path / name), "-d", str(tmp_path / "e")]) == 2
             assert f"{tmp_path}/{name}: cannot be read" in capsys.readouterr().err
 
@@ -268,12 +270,12 @@ def test_a_file_says_whose_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "name a file: evalq import TOOL FILE, with TOOL as one of atif, claude-code, codex, deepeval"),
+        ([], "name a file: evalq import TOOL FILE, with TOOL as one of atif, bfcl, claude-code, codex, deepeval"),
         (["promptfoo"], "name the file of promptfoo, too: evalq import promptfoo FILE"),
         (["promptfo", "cases.yaml"], "did you mean promptfoo?"),
         (
             ["cases.yaml"],
-            "cases.yaml: no case is found in it as a file of atif, claude-code, codex, deepeval",
+            "cases.yaml: no case is found in it as a file of atif, bfcl, claude-code, codex, deepeval",
         ),
         (["cases.yaml", "promptfoo"], "cases.yaml: evalq imports from no tool of this name"),
         (["nothing.yaml"], "nothing.yaml: there is no such file"),

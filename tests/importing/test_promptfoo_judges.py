@@ -80,7 +80,7 @@ def test_measures_of_relevance_are_scores_with_promptfoos_threshold(
         ({"type": "context-relevance"}, "none"),
         ({"type": "agent-rubric", "value": "made the file"}, "none"),
         ({"type": "select-best", "value": "the kindest"}, "none"),
-        ({"type": "trajectory:goal-success", "value": "booked"}, "none"),
+        ({"type": "trajectory:goal-success", "value": {"goal": " "}}, "none"),
         ({"type": "similar", "value": "Two days."}, "later"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from evalq.producer.importing.imported import Imported, Kind, cut
 from evalq.producer.importing.patterns import NoCounterpart, accepted, to_re2
+from evalq.producer.importing.promptfoo import trajectory
 from evalq.producer.importing.promptfoo.javascript import AlwaysPasses, Program, check_of_program, transformed
 from evalq.producer.importing.promptfoo.python_lines import check_of_python
 from evalq.producer.importing.promptfoo.texts import NoText, javascript_text, parse_commas, rendered
@@ -106,6 +107,12 @@ def _faithful(assertion: Mapping[str, Any], value: Any, variables: Mapping[str, 
     return _scored(criterion, _judge_threshold(assertion)), _JUDGE
 
 
+def _goal(assertion: Mapping[str, Any], value: Any, variables: Mapping[str, Any]) -> Given:
+    goal = trajectory.goal_of(value)
+    check = {"rubric": goal} if assertion.get("threshold") is None else _scored(goal, _judge_threshold(assertion))
+    return check | {"of": "conversation"}, f"{_JUDGE}, by the recorded messages; promptfoo by a summary of a trace"
+
+
 JUDGED: Mapping[str, Callable[[Mapping[str, Any], Any, Mapping[str, Any]], Given]] = {
     "llm-rubric": _rubric,
     "search-rubric": _search,
@@ -119,6 +126,7 @@ JUDGED: Mapping[str, Callable[[Mapping[str, Any], Any, Mapping[str, Any]], Given
     ),
     "conversation-relevance": _relevance("How relevant the answer is to the conversation before it.", _JUDGE),
     "context-faithfulness": _faithful,
+    "trajectory:goal-success": _goal,
 }
 """By promptfoo's type: a check that a judge decides, of an assertion, its value and the variables of its test."""
 
@@ -344,6 +352,18 @@ def _python(assertion: Mapping[str, Any], value: Any) -> Check:
     return check_of_python(value.text, value.variables)
 
 
+def _finish(assertion: Mapping[str, Any], value: Any) -> Differs:
+    check = {"finish": _text(value, numbers=False).lower()}
+    return Differs(check, "an answer whose record has no finish is an error; promptfoo fails it")
+
+
+def _did(name: str) -> Callable[[Mapping[str, Any], Any], Differs]:
+    def make(assertion: Mapping[str, Any], value: Any) -> Differs:
+        return Differs(trajectory.COUNTERPARTS[name](assertion, value), trajectory.DIFFERENCE)
+
+    return make
+
+
 COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] = {
     "equals": _equals,
     "contains": _containing("contains", ignore=False),
@@ -363,15 +383,15 @@ COUNTERPARTS: Mapping[str, Callable[[Mapping[str, Any], Any], Check | Differs]] 
     "word-count": _word_count,
     "javascript": _javascript,
     "python": _python,
+    "finish-reason": _finish,
+    **{name: _did(name) for name in trajectory.COUNTERPARTS},
 }
 """By promptfoo's type: the check that an assertion of it is, from that and its value with variables filled in."""
 
 _PROGRAM = "it runs a program of yours, which no import does: write a check of your own in Python"
 _MARKUP = "evalq has no check of markup or SQL"
 _MEASURE = "evalq has no measure that gives the same number"
-_TRACE = (
-    "it looks at the traces of a run, which evalq does not record; calls-tool and tool-calls look at recorded calls"
-)
+_TRACE = "it looks at spans of a trace; checks such as calls-tool, tool-result and recovers look at recorded calls"
 
 REASONS: Mapping[str, tuple[Kind, str]] = {
     "agent-rubric": ("none", "an agent looks at files and runs programs to judge; a check rubric looks at the answer"),
@@ -382,7 +402,6 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
         ("select-best", "max-score"),
         ("none", "it compares the outputs of several providers; a check prefer compares those of two runs"),
     ),
-    "trajectory:goal-success": ("none", _TRACE),
     **dict.fromkeys(
         ("similar", "similar:cosine", "similar:dot", "similar:euclidean"),
         ("later", "embeddings compare, and no check of evalq does: write a check factual, or token-f1"),
@@ -399,13 +418,9 @@ REASONS: Mapping[str, tuple[Kind, str]] = {
         ("none", "it needs the provider's list of tools; calls-tool and tool-calls name the calls that are wanted"),
     ),
     **dict.fromkeys(
-        (
-            *("trajectory:tool-args-match", "trajectory:step-count", "trajectory:tool-sequence"),
-            *("trajectory:tool-used", "trace-error-spans", "trace-span-count", "trace-span-duration", "skill-used"),
-        ),
+        (*("trace-error-spans", "trace-span-count", "trace-span-duration", "skill-used"),),
         ("none", _TRACE),
     ),
-    "finish-reason": ("none", "recorded outputs do not keep why an answer ended"),
     "human": ("none", "a person judges"),
 }
 """{promptfoo's type: why it has no counterpart}."""

@@ -148,6 +148,8 @@ def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
         line["latency_seconds"] = latency / 1000
     if _amount(cost):
         line["cost"] = cost
+    if isinstance(response.get("finishReason"), str):
+        line["finish"] = response["finishReason"].lower()
     usage = _part(response, "tokenUsage")
     for key in ("prompt", "completion"):
         if isinstance(usage.get(key), int) and usage[key] > 0:
