@@ -148,7 +148,7 @@ _HEAD = f"""# Kinds of targets beside real servers and packages
 
 ## The providers' own packages
 
-`tests/unit/targets/test_sdks.py` holds the kinds of models against {{packages}}. Each package sends a conversation
+`tests/unit/targets/test_sdks.py` compares the kinds of models with {{packages}}. Each package sends a conversation
 with a tool call to a local server of its API, and evalq sends the same one. Path, body, key and version are equal. The
 package's types read each reply that the server gives, whole and streamed: texts, calls of tools, reasoning, tokens of
 caches, refusals and filters. evalq reads the same text, calls and tokens. AWS signatures are computed again

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.model.calls import Served
@@ -101,8 +109,14 @@ def _each_is(of: TypeAdapter[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-Urls = Annotated[str | list[str], _each_is(TypeAdapter(Url))]
-BaseUrls = Annotated[str | list[str], _each_is(TypeAdapter(BaseUrl))]
+def _texts(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        return value
+    raise PydanticCustomError("addresses", "one address, or a list of them, each a text")
+
+
+Urls = Annotated[str | list[str], BeforeValidator(_texts), _each_is(TypeAdapter(Url))]
+BaseUrls = Annotated[str | list[str], BeforeValidator(_texts), _each_is(TypeAdapter(BaseUrl))]
 """One address, or a list of equal endpoints: calls go round among those that answer."""
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 Headers = dict[_HeaderName, Annotated[str, Field(pattern=r"^[ -~]*$")]]

@@ -480,6 +480,8 @@ def test_equal_endpoints_share_the_calls(tmp_path: Path) -> None:
         ({"base_url": []}, "base_url: one address, or a list of different ones"),
         ({"base_url": ["http://h/v1", "http://h/v1"]}, "base_url: one address, or a list of different ones"),
         ({"base_url": ["http://h/v1", "h"]}, "base_url: address 2 of the list: String should match"),
+        ({"base_url": 3}, "base_url: one address, or a list of them, each a text"),
+        ({"base_url": ["http://h/v1", 3]}, "base_url: one address, or a list of them, each a text"),
         ({"options": {"stream": True}}, "set the key `stream` of the target instead"),
         ({"kind": "bedrock", "region": "us-east-1", "stream": True}, "Bedrock streams in a form of its own"),
         ({"kind": "bedrock"}, "region: Field required"),
@@ -498,6 +500,33 @@ def test_a_wrong_entry_is_named(more: dict[str, Any], said: str, tmp_path: Path)
     with pytest.raises(ConfigError) as raised:
         load_targets(tmp_path / "targets.yaml")
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "address"),
+    [
+        ({"kind": "bedrock", "region": "eu-central-1"}, "https://bedrock-runtime.eu-central-1.amazonaws.com m"),
+        ({"kind": "vertex", "project": "p"}, "https://aiplatform.googleapis.com m in p, global"),
+        (
+            {"kind": "vertex", "project": "p", "location": "us-east1"},
+            "https://us-east1-aiplatform.googleapis.com m in p, us-east1",
+        ),
+    ],
+)
+def test_the_usual_address_is_shown(more: dict[str, Any], address: str, tmp_path: Path) -> None:
+    """Of a kind whose address follows from where it is."""
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": {"model": "m", **more}}}))
+    assert load_targets(tmp_path / "targets.yaml")["t"].target.address() == address
+
+
+def test_a_profile_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first call."""
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    target = {"kind": "bedrock", "model": "m", "region": "us-east-1", "profile": "staging"}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": target}}))
+    with pytest.raises(ConfigError, match=r"target t: AWS configuration: .*staging.*could not be found"):
+        Caller(load_targets(tmp_path / "targets.yaml")["t"], {})
 
 
 def test_bedrock_without_credentials_says_what_to_set(

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets.answers import Call
-from evalq.workers.targets.http import BaseUrls, each_of, text_or_none, value_at
+from evalq.workers.targets.http import BaseUrls, each_of, shown, text_or_none, value_at
 from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, OtherFormat
 from evalq.workers.targets.providers.turns import (
     ImagePart,
@@ -61,7 +61,12 @@ class BedrockTarget(ModelTarget):
 
     def address(self) -> str:
         """The region, and the model."""
-        return f"{super().address().strip()} in {self.region}"
+        return f"{shown(self.bases)} {self.model}"
+
+    @property
+    def bases(self) -> str | list[str]:
+        """The address before /model/..."""
+        return self.base_url or f"https://bedrock-runtime.{self.region}.amazonaws.com"
 
     def granted(self) -> tuple[str, ...]:
         """The variables of AWS credentials."""
@@ -78,9 +83,8 @@ class BedrockClient(ModelClient):
     what: ClassVar[str] = "a reply of Converse"
 
     def __init__(self, target: BedrockTarget, folder: Path, key: str | None, environment: Mapping[str, str]) -> None:
-        usual = f"https://bedrock-runtime.{target.region}.amazonaws.com"
         path = f"model/{quote(target.model, safe='')}/converse"
-        urls = [f"{url.rstrip('/')}/{path}" for url in each_of(target.base_url or usual)]
+        urls = [f"{url.rstrip('/')}/{path}" for url in each_of(target.bases)]
         sign = None if key is not None else _Signed(target.region, target.profile, environment)
         super().__init__(target, folder, urls, key, sign=sign)
         self._fixed, settings = target.split_options(_SETTINGS)
@@ -172,7 +176,7 @@ class _Signed:
             return
         try:
             self._session = botocore.session.Session(profile=profile)
-            self._session.full_config  # noqa: B018 - reads the files: a missing profile is reported now
+            self._session.get_scoped_config()  # a missing profile is reported now
         except BotoCoreError as error:
             raise ConfigError(f"AWS configuration: {error}") from None
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from evalq.evalcore.errors import ConfigError
-from evalq.workers.targets.http import BaseUrls, each_of
+from evalq.workers.targets.http import BaseUrls, each_of, shown
 from evalq.workers.targets.providers.gemini import GenerateContentClient, GenerateContentTarget
 from evalq.workers.targets.target import Client
 
@@ -30,15 +30,19 @@ class VertexTarget(GenerateContentTarget):
 
     def address(self) -> str:
         """The project, where it is, and the model."""
-        return f"{super().address().strip()} in {self.project}, {self.location}".strip()
+        return f"{shown(self.bases)} {self.model} in {self.project}, {self.location}"
+
+    @property
+    def bases(self) -> str | list[str]:
+        """The address before /v1/projects/..."""
+        host = "aiplatform.googleapis.com"
+        return self.base_url or f"https://{'' if self.location == 'global' else f'{self.location}-'}{host}"
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
         """How it is called."""
-        host = "aiplatform.googleapis.com"
-        usual = f"https://{host}" if self.location == "global" else f"https://{self.location}-{host}"
         name = self.model if "/" in self.model else f"publishers/google/models/{self.model}"
         path = f"{self.api_version}/projects/{self.project}/locations/{self.location}/{quote(name)}"
-        bases = [f"{url.rstrip('/')}/{path}" for url in each_of(self.base_url or usual)]
+        bases = [f"{url.rstrip('/')}/{path}" for url in each_of(self.bases)]
         return GenerateContentClient(self, folder, bases, None, _Bearer(key))
 
 
