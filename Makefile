@@ -4,7 +4,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 # Tests start Python some hundred times: what it compiled is kept, whatever the environment says.
-test quick: export PYTHONDONTWRITEBYTECODE =
+test thorough quick: export PYTHONDONTWRITEBYTECODE =
 
 # Python compiles what is imported, and keeps it; all else of the packages would take as long as to install them.
 LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
@@ -17,7 +17,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell \
   test "$$($(PYTHON) $(WHICH))" = "$$($(PY) $(WHICH) 2> /dev/null)" || echo other))
 UNLESS_MADE = $(if $(OTHER),,$(PY) -c "import pip" 2> /dev/null ||)
 
-.PHONY: setup demo test quick check docs bench chaos mutation importers peers lock programs clean other
+.PHONY: setup demo test thorough quick check docs bench chaos mutation importers peers lock programs clean other
 
 setup: .venv/ready
 
@@ -59,14 +59,18 @@ programs:  ## Programs that some tests start: from Debian when this is root, and
 
 # Tests of the site are skipped where it was not built; in CI nothing is.
 ifdef CI
-test: docs
+test thorough: docs
 endif
 
-test: setup programs .venv/compiled
+test: setup programs .venv/compiled  ## All tests, on a third of the made-up examples and of long lists of parameters: others each time.
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE)
 
-quick: setup .venv/compiled  ## What needs no fleet, on a fifth of the made-up examples; for after each small change.
-	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --hypothesis-profile=quick tests/unit tests/contract
+thorough: setup programs .venv/compiled  ## The same on all of them; before a release.
+	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --hypothesis-profile=thorough
+
+# These wait for nobody: more processes than cores would only collect the tests more often.
+quick: setup .venv/compiled  ## What starts no server, on a fifth of the examples; for after each small change.
+	$(PY) -m pytest -q -n 2 --hypothesis-profile=quick tests/unit tests/contract
 
 check: setup
 	$(BIN)/ruff format --check .

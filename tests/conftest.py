@@ -1,7 +1,7 @@
 """What holds for every test: hypothesis looks at answers, never at how long a busy machine took for them.
 
-`make quick` tries a fifth of the examples that a test asks for, and a share of what some tests count by themselves
-(`tests.portions`); `make test`, and with it CI, tries all of them.
+`make test` tries a third of the examples that a test asks for, other ones each time, `make quick` a fifth, and `make
+thorough` all of them (`tests.portions`).
 
 Who runs what, where several processes run tests: `tests.spread` says. What evalq starts of its own in the process of a
 test is forked from one that has imported it: `tests.integration.preloaded`.
@@ -23,12 +23,14 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import portions
 from tests.integration.preloaded import Beside, share
-from tests.portions import SHARE, quicken
 
-settings.register_profile("evalq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("evalq"), max_examples=100 // SHARE)
-settings.load_profile("evalq")
+# Other examples in each run, in CI too: those of many runs are more than those of one.
+settings.register_profile("evalq", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False)
+for _name, _share in portions.SHARES.items():
+    settings.register_profile(_name, settings.get_profile("evalq"), max_examples=-(-100 // _share))
+settings.load_profile("usual")
 
 
 class Fewer(settings):
@@ -36,7 +38,7 @@ class Fewer(settings):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         if "max_examples" in named:
-            named["max_examples"] = -(-named["max_examples"] // SHARE)
+            named["max_examples"] = -(-named["max_examples"] // portions.share())
         super().__init__(*given, **named)
 
 
@@ -49,14 +51,27 @@ def pytest_configure(config: pytest.Config) -> None:
     """Collecting makes objects that stay: to look for garbage among them takes a third of its time."""
     gc.disable()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's choice is not for the workers that tests start
-    if config.getoption("--hypothesis-profile", None) == "quick":
-        quicken()
-        hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
+    config.stash[_SCALED] = portions.begin(config.getoption("--hypothesis-profile", None) or "usual")
+    hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
     if hasattr(config, "workerinput"):
         return
     _leave_nothing(config)
     if getattr(config.option, "numprocesses", None):
         share()
+
+
+_SCALED = pytest.StashKey[str]()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Of what there would be more of."""
+    return config.stash[_SCALED]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it where something failed, too: `-q` prints no header."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(terminalreporter.config.stash[_SCALED])
 
 
 def _leave_nothing(config: pytest.Config) -> None:
@@ -94,7 +109,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long tests first, where several processes run them."""
+    """Long tests first, where several processes run them; none that starts a server or waits, by `make quick`."""
+    if portions.share() == portions.SHARES["quick"]:
+        from tests.spread import WAITING
+
+        left = {item for item in items if "server" in item.fixturenames or item.location[0] in WAITING}  # type: ignore[attr-defined]
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
     if hasattr(config, "workerinput"):
         from tests.spread import turn
 

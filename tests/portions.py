@@ -1,31 +1,46 @@
-"""How much of their work tests do: all of it, or a share of it by `make quick`.
+"""How much of their work tests do: all of it by `make thorough`, a third by `make test`, a fifth by `make quick`.
 
-Hypothesis' examples are scaled by tests/conftest.py; what stands here is for rounds, draws and sizes that a test counts
-by itself, and for lists of parameters.
+Hypothesis' examples are scaled by tests/conftest.py. Lists of parameters go through `some`, which takes other ones each
+time; rounds and draws that a test counts by itself go through `portion`, which only `make quick` makes fewer.
 """
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-SHARE = 5
-"""What part of its examples a test is tried on by `make quick`: one of so many."""
+SHARES = {"quick": 5, "usual": 3, "thorough": 1}
+"""By profile of hypothesis, what part of its examples a test is tried on: one of so many."""
+SHARE = SHARES["quick"]
+TURN = "TESTS_TURN"
+"""The variable that says which part of its list each `some` takes: all processes of a session take the same."""
 
 Value = TypeVar("Value")
-_quick: list[bool] = []
+_profile = "thorough"
 
 
-def quicken() -> None:
-    """From here on all is scaled: called before any test is imported."""
-    _quick.append(True)
+def begin(profile: str) -> str:
+    """Scale by ``profile`` from here on, before any test is imported; returns how to have the same again."""
+    global _profile
+    _profile = profile if profile in SHARES else "usual"
+    turn = os.environ.setdefault(TURN, str(random.randrange(60)))
+    return f"{_profile}: one example of {share()}; the same parameters again with {TURN}={turn}"
+
+
+def share() -> int:
+    """Of so many examples one is tried."""
+    return SHARES[_profile]
 
 
 def portion(count: int, of: int = SHARE) -> int:
     """``count``, or by `make quick` one ``of`` so many."""
-    return -(-count // of) if _quick else count
+    return -(-count // of) if _profile == "quick" else count
 
 
 def some(values: Sequence[Value], of: int = SHARE) -> Sequence[Value]:
-    """``values``, or by `make quick` one ``of`` so many, the first among them."""
-    return values[::of] if _quick else values
+    """All ``values`` by `make thorough`, else one ``of`` so many, beginning with another one each time."""
+    if _profile == "thorough":
+        return values
+    return values[int(os.environ[TURN]) % min(of, len(values)) :: of]

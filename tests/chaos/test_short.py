@@ -17,6 +17,7 @@ from tests.chaos.sweeps import JUDGED
 from tests.chaos.table import render
 from tests.chaos.verdict import count, judge
 from tests.integration import rabbitmq
+from tests.portions import some
 
 SCALE = 0.4
 OWN = 1
@@ -36,11 +37,23 @@ def _scenario(*faults: tuple[str, float], aof: str = "no", workers: int = 2, nai
 
 @pytest.mark.parametrize(
     "faults",
-    [
-        [("kill worker main process", 0.1), ("kill between compute and commit", 0.3), ("kill in finalise", 0.5)],
-        [("messages of an old epoch", 0.1), ("restart server, data lost", 0.3), ("kill pool process", 0.6)],
-    ],
-    ids=["processes", "messages and server"],
+    some(
+        [
+            pytest.param(
+                [
+                    ("kill worker main process", 0.1),
+                    ("kill between compute and commit", 0.3),
+                    ("kill in finalise", 0.5),
+                ],
+                id="processes",
+            ),
+            pytest.param(
+                [("messages of an old epoch", 0.1), ("restart server, data lost", 0.3), ("kill pool process", 0.6)],
+                id="messages and server",
+            ),
+        ],
+        of=2,
+    ),
 )
 def test_a_mixture_of_faults_changes_nothing(
     workshop: Workshop, tmp_path: Path, faults: list[tuple[str, float]]
@@ -54,11 +67,16 @@ def test_a_mixture_of_faults_changes_nothing(
 
 @pytest.mark.parametrize(
     "faults",
-    [
-        [("kill process that calls", 0.2), ("second producer", 0.3), ("promote a lagging replica", 0.4)],
-        [("evict one key", 0.2), ("kill producer", 0.3), ("agent away", 0.5)],
-    ],
-    ids=["failover", "keys"],
+    some(
+        [
+            pytest.param(
+                [("kill process that calls", 0.2), ("second producer", 0.3), ("promote a lagging replica", 0.4)],
+                id="failover",
+            ),
+            pytest.param([("evict one key", 0.2), ("kill producer", 0.3), ("agent away", 0.5)], id="keys"),
+        ],
+        of=2,
+    ),
 )
 def test_a_live_sweep_under_fire_pays_for_no_more_than_what_was_in_flight(
     workshop: Workshop, tmp_path: Path, faults: list[tuple[str, float]]
@@ -105,7 +123,7 @@ def test_rabbitmq_may_die_and_forget(workshop: Workshop, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("naive", "fault", "kind"),
-    [("early", "kill worker group", "lost"), ("late", "double messages", "doubled")],
+    some([("early", "kill worker group", "lost"), ("late", "double messages", "doubled")], of=2),
 )
 def test_naive_celery_loses_or_doubles_rows_under_the_same_faults(
     workshop: Workshop, tmp_path: Path, naive: str, fault: str, kind: str

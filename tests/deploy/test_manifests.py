@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.deploy.manifests import KUBERNETES, Manifest, built, copied, faults, pods, refused
+from tests.portions import some
 
 VERSIONS = ("1.31", "1.37")
 CUSTOM = ("PrometheusRule", "ScaledObject", "ServiceMonitor")
@@ -184,31 +185,34 @@ def test_work_that_is_not_known_is_not_none(example: list[Manifest]) -> None:
 
 @pytest.mark.parametrize(
     ("file", "good", "bad"),
-    [
-        ("base/kustomization.yaml", "  - ../worker\n", "  - ../worked\n"),
-        ("worker/worker.yaml", "readinessProbe:", "readynessProbe:"),
-        ("worker/worker.yaml", "maxUnavailable: 25%\n", "maxUnavailable: [1]\n"),
-        ("worker/worker.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
-        ("worker/worker.yaml", "runAsNonRoot: true", "runAsNonRoot: false"),
-        ("worker/worker.yaml", "enableServiceLinks: false", "enableServiceLinks: true"),
-        ("worker/worker.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 10"),
-        ("worker/worker.yaml", "secretName: worker", "secretName: workers"),
-        ("worker/worker.yaml", "limits: {memory: 2Gi}", "limits: {}"),
-        ("base/exporter.yaml", "path: /readyz, port: metrics", "path: /readyz, port: 80"),
-        ("base/network.yaml", "component: exporter}", "component: exporters}"),
-        ("base/network.yaml", "values: [worker, calls", "values: [workers, calls"),
-        ("base/redis.yaml", "- {name: data, mountPath", "- {name: date, mountPath"),
-        ("suite/suite.yaml", "startingDeadlineSeconds: 3600", "startingDeadlineSeconds: soon"),
-        ("suite/suite.yaml", "claimName: data", "claimName: date"),
-        ("keda/scaling.yaml", "name: worker}", "name: workers}"),
-        ("keda/scaling.yaml", "pollingInterval:", "pollInterval:"),
-        ("keda/kustomization.yaml", "op: remove", "op: drop"),
-        ("prometheus-operator/monitor.yaml", "port: metrics", "port: metric"),
-        ("prometheus-operator/monitor.yaml", "scrapeTimeout", "timeout"),
-        ("example/kustomization.yaml", "newTag: 0.1.0", "newTag: latest"),
-        ("example/kustomization.yaml", "secrets/users.acl", "secrets/user.acl"),
-        ("example/kustomization.yaml", "path: /spec/schedule", "path: /spec/plan/at"),
-    ],
+    some(
+        [
+            ("base/kustomization.yaml", "  - ../worker\n", "  - ../worked\n"),
+            ("worker/worker.yaml", "readinessProbe:", "readynessProbe:"),
+            ("worker/worker.yaml", "maxUnavailable: 25%\n", "maxUnavailable: [1]\n"),
+            ("worker/worker.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
+            ("worker/worker.yaml", "runAsNonRoot: true", "runAsNonRoot: false"),
+            ("worker/worker.yaml", "enableServiceLinks: false", "enableServiceLinks: true"),
+            ("worker/worker.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 10"),
+            ("worker/worker.yaml", "secretName: worker", "secretName: workers"),
+            ("worker/worker.yaml", "limits: {memory: 2Gi}", "limits: {}"),
+            ("base/exporter.yaml", "path: /readyz, port: metrics", "path: /readyz, port: 80"),
+            ("base/network.yaml", "component: exporter}", "component: exporters}"),
+            ("base/network.yaml", "values: [worker, calls", "values: [workers, calls"),
+            ("base/redis.yaml", "- {name: data, mountPath", "- {name: date, mountPath"),
+            ("suite/suite.yaml", "startingDeadlineSeconds: 3600", "startingDeadlineSeconds: soon"),
+            ("suite/suite.yaml", "claimName: data", "claimName: date"),
+            ("keda/scaling.yaml", "name: worker}", "name: workers}"),
+            ("keda/scaling.yaml", "pollingInterval:", "pollInterval:"),
+            ("keda/kustomization.yaml", "op: remove", "op: drop"),
+            ("prometheus-operator/monitor.yaml", "port: metrics", "port: metric"),
+            ("prometheus-operator/monitor.yaml", "scrapeTimeout", "timeout"),
+            ("example/kustomization.yaml", "newTag: 0.1.0", "newTag: latest"),
+            ("example/kustomization.yaml", "secrets/users.acl", "secrets/user.acl"),
+            ("example/kustomization.yaml", "path: /spec/schedule", "path: /spec/plan/at"),
+        ],
+        of=3,
+    ),
 )
 def test_what_is_broken_is_found(file: str, good: str, bad: str, tmp_path: Path) -> None:
     """One mistake in a copy: kustomize refuses it, or a schema, or the rules find it."""

@@ -20,6 +20,7 @@ from tests.agents.server import write_golden
 from tests.doors.intruder import QUEUE
 from tests.integration.harness import PATIENCE, Server, clean_environment, evalq, info, launch, same_answer, wait_until
 from tests.integration.scraping import running_exporter
+from tests.portions import some
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "redis"
 ROLES = ("producer", "worker", "exporter")
@@ -45,7 +46,7 @@ class GuardedServer(Server):
         return redis.Redis.from_url(self.url_of(role))
 
 
-@pytest.fixture(scope="module", params=["embedded", "redis-server"])
+@pytest.fixture(scope="module", params=some(["embedded", "redis-server"], of=2))
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
     """Valkey as it is embedded, and Redis as Debian has it."""
     if request.param == "redis-server" and _REDIS is None:

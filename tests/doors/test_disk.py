@@ -17,6 +17,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.producer.folder.job import Job, RunOptions
 from tests.integration.harness import EVALQ, clean_environment, evalq, same_answer, short_folder
+from tests.portions import some
 
 ROOT = pytest.mark.skipif(
     os.getuid() != 0 and not os.environ.get("CI"), reason="only root may mount a small disk or be another user"
@@ -49,7 +50,7 @@ def plain(text: str) -> None:
 
 @ROOT
 @pytest.mark.parametrize("how", [("--inline",), ("--workers", "1")], ids=["inline", "workers"])
-@pytest.mark.parametrize("kib", [16, 128, 800])
+@pytest.mark.parametrize("kib", some([16, 128, 800], of=3))
 def test_a_full_disk(data: Path, calm: Path, tmp_path: Path, kib: int, how: tuple[str, ...]) -> None:
     """It fills up at different points of a run: exit 3, no half report, and after there is room the same bytes."""
     with mounted(tmp_path / "disk", f"size={kib}k") as disk:

@@ -10,18 +10,22 @@ import pytest
 
 from tests.integration.conftest import Calm
 from tests.integration.harness import evalq, running_fleet, running_server, same_answer
+from tests.portions import some
 
 WORD = "p@ss://w%rd?/#[]"
 
 
 @pytest.mark.parametrize(
     "form",
-    [
-        "unix:///{socket}?db=3",
-        "unix://me:{word}@/{socket}?db=3",
-        "redis://me:{word}@localhost:{port}?db=3",
-        "valkey://me:{word}@127.0.0.1:{port}/3/",
-    ],
+    some(
+        [
+            "unix:///{socket}?db=3",
+            "unix://me:{word}@/{socket}?db=3",
+            "redis://me:{word}@localhost:{port}?db=3",
+            "valkey://me:{word}@127.0.0.1:{port}/3/",
+        ],
+        of=2,
+    ),
 )
 def test_a_run_over_a_database_of_its_own(tmp_path: Path, data: Path, calm: Calm, form: str) -> None:
     """Producer and worker meet there, with every key; nothing lies in another database, and the password nowhere."""

@@ -11,12 +11,13 @@ import pytest
 
 from tests.integration.conftest import Calm
 from tests.integration.harness import Fleet, Server, evalq, running_fleet, same_answer
+from tests.portions import some
 from tests.samples import sampled
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "plan_agent_260224.csv"
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", some([1, 2, 4], of=3))
 @pytest.mark.parametrize(("name", "command"), [("rows.csv", "planagent"), ("log.jsonl", "cooperation")])
 def test_any_number_of_workers_equals_inline(
     data: Path, calm: Calm, tmp_path: Path, name: str, command: str, workers: int

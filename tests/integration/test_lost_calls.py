@@ -16,6 +16,7 @@ from evalq.workers.ledger.keys import SweepKeys
 from tests.agents.server import Agent, running_agent, write_golden
 from tests.integration.harness import Server, clean_environment, evalq, info, running_fleet, wait_until
 from tests.integration.test_sweeps import outputs, write_targets
+from tests.portions import some
 
 LEASE = 7.0
 """Seconds. It lasts over the five for which a busy machine may let a process wait."""
@@ -76,7 +77,7 @@ def finish(folder: Path, server: Server) -> dict[str, int]:
     return message
 
 
-@pytest.mark.parametrize("budget", [0, 40])
+@pytest.mark.parametrize("budget", some([0, 40], of=2))
 def test_what_had_not_begun_is_not_lost_with_a_killed_process(
     tmp_path: Path, server: Server, service: tuple[Agent, str], budget: int
 ) -> None:

@@ -26,6 +26,7 @@ from tests.integration.harness import (
 )
 from tests.integration.midway import hold
 from tests.integration.preloaded import Preloaded, startable
+from tests.portions import some
 
 WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "forked": contextlib.nullcontext,
@@ -174,7 +175,7 @@ def test_what_shapes_an_interpreter_needs_a_new_one(tmp_path: Path) -> None:
         evalq("list", cwd=tmp_path / "no-folder")
 
 
-@pytest.mark.parametrize("name", sorted(commands.names()))
+@pytest.mark.parametrize("name", some(sorted(commands.names()), of=3))
 def test_every_command_starts_from_nothing(name: str, tmp_path: Path) -> None:
     """No command needs a module that only another has imported: each explains itself in an interpreter of its own."""
     with new_interpreters():

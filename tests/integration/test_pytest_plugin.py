@@ -17,6 +17,7 @@ import pytest
 from evalq.workers.ledger.history import History, HistoryKey
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, clean_environment, running_fleet, wait_until
+from tests.portions import some
 from tests.unit.api.sessions import PLAIN, keep_modules, session_here
 from tests.unit.comparing.conftest import BAD, GOOD
 
@@ -140,7 +141,7 @@ def _state(run: Path) -> str:
     return str(json.loads(run.read_text())["state"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGKILL], of=2))
 def test_what_is_waited_for_ends_with_the_session(
     here: Path, waiting: tuple[subprocess.Popen[str], Path], number: signal.Signals
 ) -> None:

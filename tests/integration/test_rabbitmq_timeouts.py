@@ -23,6 +23,7 @@ from tests.integration.harness import (
     wait_until,
 )
 from tests.integration.midway import hold
+from tests.portions import some
 
 TIMED_OUT = "takes longer than the broker's consumer_timeout"
 QUORUM = "x-queue-type=quorum"
@@ -42,7 +43,9 @@ def rabbit() -> Iterator[rabbitmq.Rabbit]:
         node.end()
 
 
-@pytest.mark.parametrize("arguments", ["", QUORUM], ids=["classic", "quorum"])
+@pytest.mark.parametrize(
+    "arguments", some(["", QUORUM], of=2), ids=lambda arguments: "quorum" if arguments else "classic"
+)
 def test_a_chunk_longer_than_the_consumer_timeout(
     rabbit: rabbitmq.Rabbit, server: Server, tmp_path: Path, arguments: str
 ) -> None:

@@ -20,6 +20,7 @@ from tests.integration.harness import (
     launch,
     wait_until,
 )
+from tests.portions import some
 
 SOFT = 2.0
 _BEYOND = 30.0
@@ -47,7 +48,7 @@ def _worker(folder: Path, server: Server, kind: str) -> subprocess.Popen[bytes]:
     raise AssertionError("it ended before it was ready")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(list(KINDS), of=3))
 @pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
 def test_a_worker_ends_by_it(server: Server, tmp_path: Path, kind: str, number: signal.Signals) -> None:
     """With a chunk that computes for longer than that: it is given back, and no process stays."""

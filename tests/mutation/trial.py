@@ -26,7 +26,6 @@ from types import CodeType
 from typing import Any
 
 import coverage
-import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
@@ -94,15 +93,13 @@ class Examples:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Called before any test is imported."""
-        from tests.conftest import Fewer  # not in the parent: it has processes started in another way
-        from tests.portions import SHARE
+        from tests import portions  # here, behind tests/conftest.py, which scales by it
 
-        phases, most = (Phase.explicit, Phase.generate), 100 // SHARE if self._quick else 100
+        portions.begin("quick" if self._quick else "thorough")
+        phases, most = (Phase.explicit, Phase.generate), 100 // portions.share()
         message: dict[str, Any] = {"derandomize": True, "database": None, "deadline": None, "phases": phases}
         settings.register_profile("mutation", settings.get_profile("evalq"), max_examples=most, **message)
         settings.load_profile("mutation")
-        if self._quick:
-            hypothesis.settings = Fewer  # type: ignore[misc]  # for the tests, which are imported from here on
 
 
 class Chosen:

@@ -17,6 +17,7 @@ from evalq.producer.cli import cli
 from evalq.producer.folder.run_folder import RunFolder
 from tests.page.browser import AXE, Chromium, Tab, chromium, program
 from tests.page.test_file import evaluated
+from tests.portions import some
 from tests.unit.viewing.conftest import viewing
 
 pytestmark = pytest.mark.skipif(program() is None or not AXE.is_file(), reason="Chromium or axe-core is not installed")
@@ -55,7 +56,7 @@ def flawless(tab: Tab, address: str) -> None:
         assert not tab.faults(*(BY_LOOK if number else ())), (address, width, dark)
 
 
-@pytest.mark.parametrize("name", plugins.built_in())
+@pytest.mark.parametrize("name", some(plugins.built_in(), of=3))
 def test_a_report_is_flawless(runs: Path, browser: Chromium, name: str) -> None:
     """And its table is filled, searched, sorted, and shows why a record failed."""
     tab = browser.tab()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalq.evalcore.compare.pairs import ERROR, Side, _groups, permutation_p
+from tests.portions import some
 
 Row = tuple[int, int, int, int]
 """(answers of the base, passes, answers of the candidate, passes)."""
@@ -109,7 +110,7 @@ def test_over_very_many_repeats_it_is_a_bound(rows: list[Row]) -> None:
     assert all(f >= w - 10 * ERROR for f, w in zip(found, _enumerated(rows), strict=True))
 
 
-@pytest.mark.parametrize(("cases", "fall"), [(400, 0), (400, 4), (16_385, 4)])
+@pytest.mark.parametrize(("cases", "fall"), some([(400, 0), (400, 4), (16_385, 4)], of=3))
 def test_more_repeats_than_a_grid_has_room_for(cases: int, fall: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each case of other repeats: of 16,384 the step of the grid was no number. A fall is still seen."""
     if cases == 400:

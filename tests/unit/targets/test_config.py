@@ -7,9 +7,12 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from evalq.evalcore.errors import ConfigError
+from evalq.workers.callers.target_sessions import target_facts
+from evalq.workers.ledger.heartbeats import CallerFacts
 from evalq.workers.targets import Caller, load_targets
 from evalq.workers.targets.providers.openai import OpenAiTarget
 from evalq.workers.targets.target import RetryRule, config_digest
@@ -38,6 +41,29 @@ def test_every_kind_is_read(tmp_path: Path) -> None:
     assert b.rule("server") == RetryRule(times=9)
     assert b.rule("rate_limit").times > 0
     assert b.rule("auth").times == b.rule("quota").times == b.rule("refused").times == 0
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        "{}",
+        "{prompt_per_million: 3, completion_per_million: 15}",
+        "{prompt_per_million: 3, cached_per_million: 0.3, cache_write_per_million: 0, reasoning_per_million: 1}",
+        "{per_call: 1}",
+    ],
+)
+def test_what_a_process_reports_of_a_target_is_read_by_producers(tmp_path: Path, price: str) -> None:
+    """Whatever its price leaves open: a heartbeat that cannot be read is that of a process that is not there."""
+    limits = f"requests_per_minute: 60, tokens_per_minute: 1000, max_concurrency: 2, price: {price}"
+    temperatures = "variable: {temperature: {min: 0, max: 1}}"
+    (tmp_path / "targets.yaml").write_text(
+        "targets:\n"
+        f"  a: {{kind: openai, base_url: 'http://h/v1', model: m, {limits}, {temperatures}}}\n"
+        f"  b: {{kind: command, argv: [cat], {limits}}}\n"
+    )
+    facts = {name: target_facts(named) for name, named in load_targets(tmp_path / "targets.yaml").items()}
+    written = msgspec.json.encode(CallerFacts("host", 1, "code", 8, 0, facts))
+    assert msgspec.json.decode(written, type=CallerFacts).targets == facts
 
 
 @pytest.mark.parametrize(

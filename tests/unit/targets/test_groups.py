@@ -14,6 +14,7 @@ import pytest
 
 from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from tests.integration.harness import PATIENCE, clean_environment, wait_until
+from tests.portions import some
 from tests.processes import at_work_in, children, runs
 from tests.unit.targets.test_programs import write_target
 
@@ -51,7 +52,7 @@ async def _called(targets: Path) -> None:
         await caller.call(Call("x"))
 
 
-@pytest.mark.parametrize("turns", range(1, 10))
+@pytest.mark.parametrize("turns", some(range(1, 10), of=3))
 @pytest.mark.parametrize("entry", [_COMMAND, _FUNCTION], ids=["command", "function"])
 def test_a_loop_that_closes_while_a_program_starts_ends(tmp_path: Path, entry: dict[str, Any], turns: int) -> None:
     """As at a second Ctrl-C: not one turn of the loop is such that it then waits for a program for ever."""
