@@ -24,6 +24,7 @@ _AGAIN = b'{"again"'
 _KEPT = b'{"kept"'
 _CACHED = b'{"cached"'
 _BEGUN = b'{"begun"'
+_TALK = b'{"talk"'
 
 
 class _Reused(msgspec.Struct):
@@ -44,6 +45,23 @@ class _EarlierOutput(NamedTuple):
     offset: int
     given: int
     failure: str | None
+
+
+class _Talk(msgspec.Struct):
+    """A conversation that has not ended, as a line of the log."""
+
+    talk: int
+    attempts: int
+    cost: float
+    state: msgspec.Raw
+
+
+class _KeptTalk(NamedTuple):
+    """Where a conversation so far stands, and the attempts and the cost of it."""
+
+    offset: int
+    attempts: int
+    cost: float
 
 
 class RecordedOutputs:
@@ -74,6 +92,8 @@ class RecordedOutputs:
         """Of all calls for this sweep, those made again included: outputs, attempts, and cost."""
         self.reused: Counter[str] = Counter()
         """{run: outputs reused from it}, "" for a cache; a call that is made again does not count."""
+        self.talks: dict[int, _KeptTalk] = {}
+        """Conversations that have not ended, by call."""
         self.served: dict[str, int] = {}
         """{model: answers that it gave} (`Served.label`), of outputs that were paid for this sweep."""
         self._file, end = AppendedFile(path), 0
@@ -130,6 +150,20 @@ class RecordedOutputs:
         if attempts != self._begun or changed or [*at.items()] != [*self._at.items()]:
             note = {"begun": attempts, "by": changed, "at": at, "gone": self.gone}
             self._append([msgspec.json.encode(note) + b"\n"], sync=False)
+
+    def note_talk(self, call: int, attempts: int, cost: float, state: bytes) -> None:
+        """Keep the conversation of a call so far, safely on disk when this returns: ``attempts`` answers of its model,
+        which cost ``cost``.
+        """
+        note = {"talk": call, "attempts": attempts, "cost": cost, "state": msgspec.Raw(state)}
+        self._append([msgspec.json.encode(note) + b"\n"])
+
+    def talk(self, call: int) -> bytes | None:
+        """The conversation of a call so far, as `note_talk` got it; None without one."""
+        kept = self.talks.get(call)
+        if kept is None:
+            return None
+        return bytes(msgspec.json.decode(self._line_at(kept.offset), type=_Talk).state)
 
     def reserve(self) -> None:
         """Take the room that `note_stopped` needs. Raises OSError, best before the first call."""
@@ -231,7 +265,7 @@ class RecordedOutputs:
 
     def _note(self, line: bytes, offset: int) -> None:
         try:
-            if self._reusable and line.startswith((_AGAIN, _KEPT, _BEGUN, _CACHED)):
+            if self._reusable and line.startswith((_AGAIN, _KEPT, _BEGUN, _TALK, _CACHED)):
                 self._reusable.clear()  # outputs follow their line at once: the rest never came
             if line.startswith(_AGAIN):
                 for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
@@ -246,6 +280,10 @@ class RecordedOutputs:
                 self._begun, self._at, self.gone = begun.begun, begun.at, begun.gone
                 self.tallies |= begun.by
                 self._ended_then = self.ended
+                return
+            if line.startswith(_TALK):
+                talk = msgspec.json.decode(line, type=_Talk)
+                self.talks[talk.talk] = _KeptTalk(offset, talk.attempts, talk.cost)
                 return
             if line.startswith(_CACHED):
                 reused = msgspec.json.decode(line, type=_Reused)
@@ -262,6 +300,7 @@ class RecordedOutputs:
             if self.has(output.call):
                 return  # written twice by a process that was interrupted before it had noted the first
             self._offsets[output.call] = offset + 1
+            self.talks.pop(output.call, None)
         except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
             raise WireError(f"{self._path} is damaged at byte {offset}: {error}") from error
         self.count += 1
@@ -312,10 +351,13 @@ class RecordedOutputs:
         self.count -= 1
 
     def _read(self, offset: int) -> Output:
+        return Output.from_wire(self._line_at(offset))
+
+    def _line_at(self, offset: int) -> bytes:
         if self._in is None:
             self._in = open_input(self._path)
         self._in.seek(offset)
-        return Output.from_wire(self._in.readline())
+        return self._in.readline()
 
 
 # The last driver of a sweep in its folder: the next driver needs its token to take over in the ledger.

@@ -24,7 +24,7 @@ from evalq.producer.sweep.head import prompts_digest
 from evalq.producer.sweep.intake import PAUSE_SECONDS, EarlyStopping, OutputIntake
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
-from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits
+from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits, Talks
 from evalq.workers.processes.identity import unique_name
 from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.config import choose
@@ -168,10 +168,11 @@ class DirectCalls:
         limits = Limits(sweep.live.max_calls, sweep.live.max_cost, self._targets.down_seconds)
         answered = recorded.count > recorded.errors
         spending = copy.copy(recorded.spending)
-        before = CallsBefore(self._before, recorded.lost, recorded.paid, recorded.errors, spending, answered)
+        talks = {call: (kept.attempts, kept.cost) for call, kept in recorded.talks.items()}
+        before = CallsBefore(self._before, recorded.lost, recorded.paid, recorded.errors, spending, answered, talks)
         return CallLoop(
             sweep.header, self._named, self._config, limits, before, self._targets.calls, recorded.has,
-            lambda: self._stopping.halted, self._note_begun,
+            lambda: self._stopping.halted, self._note_begun, Talks(self._talk, self._keep_talk),
         )  # fmt: skip
 
     def _take_known(self, watch: Watcher) -> None:
@@ -265,6 +266,14 @@ class DirectCalls:
             self._intake.uncached = ""
         self._calls.recorded(result.output.call for result in results)
         return True
+
+    def _talk(self, call: int) -> bytes | None:
+        with self._lock:
+            return self._sweep.recorded.talk(call)
+
+    def _keep_talk(self, call: int, attempts: int, cost: float, state: bytes) -> None:
+        with self._lock:
+            self._sweep.recorded.note_talk(call, attempts, cost, state)
 
     def _note_begun(self, begun: int, wasted: int) -> None:
         """Note in the folder that ``begun`` attempts began so far, before the last of them may be paid; ``wasted`` of

@@ -48,6 +48,7 @@ class Agent:
         self.answer: Callable[[str], str] | None = None
         self.chat: Callable[[list[str]], str] | None = None
         self.served: dict[str, str] = {}
+        self.reply_seconds = 0.0
         self.reply: Callable[[str, Any], Any] | None = None
         self.embed: Callable[[str], list[float]] = letters
         self.retry_after = ""
@@ -106,6 +107,7 @@ class Agent:
             self.faulty[fault] += 1
             return await _fail(fault, writer)
         if self.reply is not None:
+            await asyncio.sleep(self.reply_seconds)
             self.log.append((time.time(), 200))
             return await _reply(writer, 200, self.reply(path, data))
         prompt = data["messages"][-1]["content"] if isinstance(data, dict) and "messages" in data else ""

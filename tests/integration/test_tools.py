@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from tests.agents.providers import Says, completion
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import evalq
+from tests.integration.harness import evalq, start_evalq, wait_until
 
 DEFINITION = {
     "name": "weather",
@@ -68,7 +70,10 @@ def lines(folder: Path) -> dict[str, Any]:
 def test_canned_results_answer_and_the_conversation_is_kept(service: tuple[Agent, str], tmp_path: Path) -> None:
     agent, url = service
     results = [{"name": "weather", "arguments": {"city": "Oslo"}, "result": "snow"}]
-    checks = [{"contains": "I hear: snow"}, {"calls-tool": "weather", "arguments": {"city": "Oslo"}}]
+    checks: list[dict[str, Any]] = [
+        {"contains": "I hear: snow"},
+        {"calls-tool": "weather", "arguments": {"city": "Oslo"}},
+    ]
     write(tmp_path, url, "canned", [case("a", "Oslo", *checks, tool_results=results)])
     ended = evalq(*CHECKS, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
@@ -90,7 +95,7 @@ def test_a_function_answers_and_its_error_is_the_models_to_mend(service: tuple[A
     """The same over a ledger, with the same outputs."""
     _, url = service
     tool = {"kind": "python", "function": "tool:weather"}
-    checks = [{"contains": "sunny"}, {"recovers": True}]
+    checks: list[dict[str, Any]] = [{"contains": "sunny"}, {"recovers": True}]
     write(tmp_path, url, tool, [case("a", "Atlantis", *checks), case("b", "Busan", {"contains": "Busan"})])
     assert evalq(*CHECKS, cwd=tmp_path).returncode == 0
     alone = lines(tmp_path)
@@ -151,6 +156,44 @@ def test_each_call_of_the_model_is_one_of_the_budget(
     ended = evalq(*CHECKS, *more, cwd=tmp_path)
     assert json.loads((tmp_path / "run/run.json").read_bytes())["calls"]["ended"] == "spent", ended.stderr
     assert 4 <= len(agent.requests) <= 6
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+def test_no_turn_is_paid_twice_beyond_those_in_flight(
+    service: tuple[Agent, str], tmp_path: Path, kind: signal.Signals
+) -> None:
+    """Killed three times at random places, the conversations go on where they were, and end as if nothing had been."""
+    agent, url = service
+    seed = random.randrange(1 << 30)
+    print("seed", seed)  # noqa: T201 - pytest shows it where the test fails
+    chosen = random.Random(seed)
+    turns = ["And in Daegu?", "And in Jeju?", "And in Busan?"]
+    cases = [
+        case(f"c{n}", f"Oslo{n}", {"max-turns": 8}, turns=turns, tool_results={"weather": f"rain{n}"}) for n in range(6)
+    ]
+    write(tmp_path, url, "canned", cases)
+    needed, lanes = 6 * 8, 6
+    agent.reply_seconds = 0.02
+    for round_ in range(4):
+        words = CHECKS if round_ == 0 else ("resume", "run")
+        process = start_evalq(*words, cwd=tmp_path)
+        if round_ == 3:
+            assert process.wait(120) == 0
+            break
+        goal = (round_ + 1) * needed // 5 + chosen.randrange(6)
+        wait_until(lambda: len(agent.requests) >= goal or process.poll() is not None, "calls are made")  # noqa: B023
+        process.send_signal(kind)
+        process.wait(60)
+    # A call in flight when the process died is made again, and nothing else is.
+    in_flight = 3 * lanes if kind == signal.SIGKILL else 0
+    assert needed <= len(agent.requests) <= needed + in_flight
+    for name, line in lines(tmp_path).items():
+        n = name.removeprefix("c")
+        assert [call["arguments"]["city"] for call in line["tool_calls"]] == [f"Oslo{n}", "Daegu", "Jeju", "Busan"]
+        assert (line["turns"], len(line["attempts"]), line["output"]) == (8, 8, f"I hear: rain{n}")
+    calls = json.loads((tmp_path / "run/run.json").read_bytes())["calls"]
+    assert (calls["recorded"], calls["errors"], calls["attempts"] - calls["lost"]) == (6, 0, needed)
+    assert calls["lost"] <= in_flight
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import contextlib
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from evalq.evalcore.model.calls import Prompt, Spending
+from evalq.evalcore.model.calls import Attempt, Prompt, Spending
 from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.local_pacer import LocalPacer
-from evalq.workers.callers.outcomes import Breaker, call_of, reached_nobody, result_of
+from evalq.workers.callers.outcomes import Breaker, call_of, reached_nobody, recorded_attempts, result_of
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answered, Call, Caller, Failure, NamedTarget, Tries, attempt
 
@@ -34,7 +34,8 @@ class Limits(NamedTuple):
 
 class CallsBefore(NamedTuple):
     """What the run folder knows before the calls: attempts begun and lost, outputs paid for, errors, what they cost,
-    and whether the target was ever reached.
+    and whether the target was ever reached. ``talks`` has {call: (attempts, cost)} of conversations that have not
+    ended; their attempts are not among those begun.
     """
 
     begun: int
@@ -43,6 +44,14 @@ class CallsBefore(NamedTuple):
     errors: int
     spending: Spending
     answered: bool
+    talks: Mapping[int, tuple[int, float]]
+
+
+class Talks(NamedTuple):
+    """The run folder's part in conversations: what it has of a call, and keeping (call, attempts, cost, state)."""
+
+    known: Callable[[int], bytes | None]
+    keep: Callable[[int, int, float, bytes], None]
 
 
 class CallLoop:
@@ -62,6 +71,7 @@ class CallLoop:
         has: Callable[[int], bool],
         halted: Callable[[], Collection[int]],
         note_begun: Callable[[int, int], None],
+        talks: Talks,
     ) -> None:
         """``has``: whether a call is recorded; ``halted``: cases that are asked no more; ``lanes``: calls at once."""
         self._header, self._limits, self._before = header, limits, before
@@ -69,6 +79,8 @@ class CallLoop:
         self._lanes = lanes
         self._has, self._halted = has, halted
         self._note_begun = note_begun
+        self._talks = talks
+        self._talked = dict(before.talks)
         self._where = named.target.address()
         self.made: deque[Result] = deque()
         """Results that are not recorded yet. Who records them removes them afterwards: an interrupt loses none."""
@@ -231,8 +243,11 @@ class CallLoop:
         """Make one call, with its retries, and give its result on; nothing where it is not to be made any more."""
         prompt, header = self._prompts[call % self._header.cases], self._header
         asked = call_of(header, prompt, call // header.cases)
-        tries, attempts = Tries(self._named.target), []
+        tries, attempts = Tries(self._named.target), list[Answered | Failure | Attempt]()
         dialogue = Dialogue(caller, asked, prompt.turns, prompt.tool_results)
+        if call in self._talked and (state := await asyncio.to_thread(self._talks.known, call)) is not None:
+            attempts += dialogue.restore(state)
+            await dialogue.prepare()
         while True:
             result = await self._attempt(call, dialogue.request, caller, pacer)
             if result is None:
@@ -251,7 +266,11 @@ class CallLoop:
                 if not await self._reached_again():
                     break
                 continue
-            if isinstance(result, Answered) and await dialogue.goes_on(result):
+            if isinstance(result, Answered) and dialogue.take(result):
+                await self._keep_talk(call, dialogue, attempts)
+                if self._stopped or self.failed:
+                    break
+                await dialogue.prepare()
                 if not self._again(call):
                     break
                 tries = Tries(self._named.target)
@@ -264,6 +283,8 @@ class CallLoop:
                 whole = dialogue.whole(result) if isinstance(result, Answered) else None
                 made = result_of(header, self._named, self._config, call, prompt, attempts, whole)
                 if not made.fatal:
+                    # Now they are attempts of an output.
+                    self.begun += self._talked.pop(call, (0, 0.0))[0]
                     self._give(made)
                     return
                 self._fail(made.fatal)  # it is no output of its case: all calls would fail alike
@@ -271,7 +292,16 @@ class CallLoop:
             await self._sleep(wait)
             if self._stopped or self.failed:
                 break
-        self._drop(attempts)
+        self._drop(attempts[self._talked.get(call, (0, 0.0))[0] :])
+
+    async def _keep_talk(self, call: int, dialogue: Dialogue, attempts: Sequence[Answered | Failure | Attempt]) -> None:
+        """Have the folder keep a conversation so far: its answers are paid, and no kill may lose them."""
+        done = recorded_attempts(attempts, self._named.target.price)
+        cost = sum(attempt.cost or 0.0 for attempt in done)
+        await asyncio.to_thread(self._talks.keep, call, len(done), cost, dialogue.state(done))
+        # They count by the folder's note from here on, in this process and in one that goes on.
+        self.begun -= len(done) - self._talked.get(call, (0, 0.0))[0]
+        self._talked[call] = len(done), cost
 
     async def _attempt(self, call: int, asked: Call, caller: Caller, pacer: LocalPacer) -> Answered | Failure | None:
         """One attempt in its turn; None if it is not to be made any more, however long its turn would take."""
@@ -302,10 +332,10 @@ class CallLoop:
             task.cancel()
         self._release()
 
-    def _drop(self, attempts: Sequence[Answered | Failure]) -> None:
+    def _drop(self, attempts: Sequence[Answered | Failure | Attempt]) -> None:
         """Count attempts that give no output: one that reached nobody was no attempt."""
         for result in attempts:
-            if reached_nobody(result):
+            if not isinstance(result, Attempt) and reached_nobody(result):
                 self.begun -= 1
             else:
                 self.wasted += 1
@@ -387,11 +417,12 @@ class CallLoop:
     def _started(self) -> int:
         """Attempts that were begun, first attempts of calls that were chosen, and retries that are still to begin."""
         to_begin = sum(not begun for begun in list(self._chosen.values()))
-        return self._before.begun + self.begun + to_begin + len(self._retrying)
+        talked = sum(attempts for attempts, _ in list(self._talked.values()))
+        return self._before.begun + self.begun + talked + to_begin + len(self._retrying)
 
     def _spent_cost(self) -> float:
         # Lost calls count at the mean of those that were paid.
-        cost = self._spending.total
+        cost = self._spending.total + sum(cost for _, cost in list(self._talked.values()))
         return cost + self._before.lost * cost / self._paid if self._paid else cost
 
     def _unpriced(self) -> bool:

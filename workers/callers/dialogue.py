@@ -10,13 +10,29 @@ from typing import Any
 
 import msgspec
 
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.model.calls import Attempt
 from evalq.evalcore.records.answers import Envelope, recorded_form
-from evalq.evalcore.records.tool_calls import ToolCall, read_call
+from evalq.evalcore.records.tool_calls import NoCall, ToolCall, read_call
 from evalq.workers.targets.answers import Answered, Call
 from evalq.workers.targets.caller import Caller
 
 _LONGEST_RESULT = 1 << 20
 """The most characters of a tool's result that the model is shown."""
+
+
+class _State(msgspec.Struct, frozen=True, array_like=True):
+    """What a conversation needs to go on in another process."""
+
+    attempts: tuple[Attempt, ...]
+    messages: list[dict[str, Any]]
+    sent: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+    pending: list[dict[str, Any]]
+    left: int
+    in_turn: int
+    turns: int
+    seconds: float
 
 
 class Dialogue:
@@ -32,8 +48,9 @@ class Dialogue:
         self._asked = asked
         self._messages: list[dict[str, Any]] = list(asked.chat)
         self._sent: list[dict[str, Any]] = list(asked.chat)
-        self._begun = False
+        self._turns = list(turns)
         self._left = list(turns)
+        self._pending: list[ToolCall] = []
         self._canned = canned
         self._calls: list[ToolCall] = []
         self._in_turn = self.turns = 0
@@ -43,43 +60,74 @@ class Dialogue:
     @property
     def request(self) -> Call:
         """The next call of the model."""
-        if not self._begun:
+        if not self.turns:
             return self._asked
         prompt = msgspec.json.encode(self._sent).decode()
         return msgspec.structs.replace(self._asked, prompt=prompt, messages=tuple(self._sent))
 
-    async def goes_on(self, answer: Answered) -> bool:
-        """Take the model's answer, and have its tools answered. Whether another call of the model follows."""
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the answer may take several calls of the model."""
+        box = self._caller.tools
+        return bool(self._left) or (box is not None and box.answers)
+
+    def take(self, answer: Answered) -> bool:
+        """Take an answer of the model. Whether another call follows, for which `prepare` is called."""
         self.turns += 1
         self._in_turn += 1
         self._seconds += answer.latency_seconds
         calls = [read_call(each) for each in (answer.envelope.tool_calls or ())] if answer.envelope is not None else []
+        calls = [call if call.id else call._replace(id=f"call_{len(self._calls) + n}") for n, call in enumerate(calls)]
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
         if calls:
-            message["tool_calls"] = [
-                {"id": call.id or f"call_{len(self._calls) + number}", "name": call.name, "arguments": call.arguments}
-                for number, call in enumerate(calls)
-            ]
+            message["tool_calls"] = [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in calls]
         self._messages.append(message)
         self._sent.append({"role": "assistant", "content": [*answer.own]} if answer.own else message)
         box = self._caller.tools
         if calls and box is not None and box.answers:
             self._bound = self._in_turn >= box.max_turns
-            if self._bound:
-                self._calls += calls
-                return False
-            for call, sent in zip(calls, message["tool_calls"], strict=True):
-                await self._use(call, sent["id"])
-            self._begun = True
-            return True
+            if not self._bound:
+                self._pending = calls
+                return True
         self._calls += calls
-        if not self._left:
-            return False
+        return bool(self._left) and not self._bound
+
+    async def prepare(self) -> None:
+        """Have the tools answered that the model called, or say what the user says next."""
+        if self._pending:
+            # The list stays until all are answered: a conversation that is restored has none of them answered.
+            for call in self._pending:
+                await self._use(call, str(call.id))
+            self._pending = []
+            return
         said = {"role": "user", "content": self._left.pop(0)}
         self._messages.append(said)
         self._sent.append(said)
-        self._begun, self._in_turn = True, 0
-        return True
+        self._in_turn = 0
+
+    def state(self, attempts: Sequence[Attempt]) -> bytes:
+        """The conversation so far with its ``attempts``, after an answer that another call follows."""
+        known = [recorded_form(call) for call in self._calls]
+        pending = [recorded_form(call) for call in self._pending]
+        return msgspec.json.encode(
+            _State(
+                tuple(attempts), self._messages, self._sent, known, pending, len(self._left), self._in_turn,
+                self.turns, self._seconds,
+            )
+        )  # fmt: skip
+
+    def restore(self, data: bytes) -> tuple[Attempt, ...]:
+        """Go on from a `state`, and return its attempts. Raises WireError for other data."""
+        try:
+            state = msgspec.json.decode(data, type=_State)
+            self._calls = [read_call(call) for call in state.calls]
+            self._pending = [read_call(call) for call in state.pending]
+        except (msgspec.DecodeError, NoCall, RecursionError) as error:
+            raise WireError(f"a conversation so far is not what evalq writes: {error}") from error
+        self._messages, self._sent = state.messages, state.sent
+        self._left = self._turns[len(self._turns) - state.left :]
+        self._in_turn, self.turns, self._seconds = state.in_turn, state.turns, state.seconds
+        return state.attempts
 
     async def _use(self, call: ToolCall, name: str) -> None:
         assert self._caller.tools is not None

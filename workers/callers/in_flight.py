@@ -196,7 +196,8 @@ class InFlightCalls:
             if session.breaker.holds(result):
                 self.withdraw()  # until the next claim: one call then probes whether the target is back
                 return None
-            if isinstance(result, Answered) and await dialogue.goes_on(result):
+            if isinstance(result, Answered) and dialogue.take(result):
+                await dialogue.prepare()
                 # Each call of the model is an attempt of the budget.
                 if await self._again(call) <= 0:
                     return None

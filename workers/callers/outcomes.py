@@ -33,7 +33,7 @@ def result_of(
     config: str,
     call: int,
     prompt: Prompt,
-    attempts: Sequence[Answered | Failure],
+    attempts: Sequence[Answered | Failure | Attempt],
     final: Answered | None = None,
 ) -> Result:
     """The result of a call after its last attempt; fatal if every further call would fail in the same way.
@@ -41,6 +41,7 @@ def result_of(
     ``final`` is the answer with the conversation that led to it.
     """
     last, target = final or attempts[-1], named.target
+    assert not isinstance(last, Attempt)  # one that was restored is never the last
     output = Output(
         call=call,
         case=prompt.case,
@@ -49,7 +50,7 @@ def result_of(
         prompt=prompt.digest,
         target=named.name,
         config=config,
-        attempts=tuple(_attempt(result, target.price) for result in attempts),
+        attempts=recorded_attempts(attempts, target.price),
     )
     if isinstance(last, Failure):
         error = f"{last.kind}: {last.reason}"
@@ -84,6 +85,11 @@ def _is_data(text: str) -> bool:
 def reached_nobody(result: Answered | Failure) -> bool:
     """Whether an attempt cannot have been paid; the target may have answered a call that timed out here."""
     return isinstance(result, Failure) and result.down and result.kind != "timeout"
+
+
+def recorded_attempts(attempts: Sequence[Answered | Failure | Attempt], price: Price | None) -> tuple[Attempt, ...]:
+    """Attempts as they are recorded; those of a conversation that was restored are so already."""
+    return tuple(each if isinstance(each, Attempt) else _attempt(each, price) for each in attempts)
 
 
 def _attempt(result: Answered | Failure, price: Price | None) -> Attempt:

@@ -131,6 +131,7 @@ class Caller:
                 return part
 
             envelope = clean(result.envelope, scrub)
+            result = msgspec.structs.replace(result, own=clean_value(result.own, scrub))
             # A secret may stand in what the agent did and not in what it says. In the output it stands twice.
             cut = max(cut, counted[0])
             result = msgspec.structs.replace(result, envelope=envelope) if cut else result
