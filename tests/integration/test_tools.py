@@ -13,7 +13,8 @@ import pytest
 
 from tests.agents.providers import Says, completion
 from tests.agents.server import Agent, running_agent
-from tests.integration.harness import evalq, start_evalq, wait_until
+from tests.integration.harness import Server, evalq, start_evalq, wait_until
+from tests.integration.test_lost_calls import calling, finish
 
 DEFINITION = {
     "name": "weather",
@@ -194,6 +195,34 @@ def test_no_turn_is_paid_twice_beyond_those_in_flight(
     calls = json.loads((tmp_path / "run/run.json").read_bytes())["calls"]
     assert (calls["recorded"], calls["errors"], calls["attempts"] - calls["lost"]) == (6, 0, needed)
     assert calls["lost"] <= in_flight
+
+
+def test_a_killed_process_of_the_fleet_leaves_its_conversations_to_others(
+    service: tuple[Agent, str], tmp_path: Path, server: Server
+) -> None:
+    """Two processes in turn are killed in the middle: the next one goes on, and only calls in flight are lost."""
+    agent, url = service
+    turns = ["And in Daegu?", "And in Jeju?", "And in Busan?"]
+    cases = [
+        case(f"c{n}", f"Oslo{n}", {"max-turns": 8}, turns=turns, tool_results={"weather": f"rain{n}"}) for n in range(6)
+    ]
+    write(tmp_path, url, "canned", cases)
+    begun = evalq(*CHECKS[:4], "--detach", "--out", "run", cwd=tmp_path, EVALQ_BROKER=server.url)
+    assert begun.returncode == 0, begun.stderr
+    agent.reply_seconds = 0.05
+    for goal in (14, 30):
+        with calling(tmp_path, server, 6):
+            wait_until(lambda: len(agent.requests) >= goal, "conversations are under way")  # noqa: B023
+    message = finish(tmp_path, server)
+    needed = 6 * 8
+    assert message["recorded"] == 6
+    assert len(agent.requests) == needed + message["lost"]
+    assert message["attempts"] == len(agent.requests)
+    assert message["lost"] <= 2 * 6
+    for name, line in lines(tmp_path).items():
+        n = name.removeprefix("c")
+        assert [call["arguments"]["city"] for call in line["tool_calls"]] == [f"Oslo{n}", "Daegu", "Jeju", "Busan"]
+        assert (line["turns"], len(line["attempts"]), line["output"]) == (8, 8, f"I hear: rain{n}")
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
-from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.calls import Attempt, Prompt
 from evalq.workers.callers.dialogue import Dialogue
-from evalq.workers.callers.outcomes import call_of, reached_nobody, result_of
+from evalq.workers.callers.outcomes import call_of, reached_nobody, recorded_attempts, result_of
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
@@ -46,6 +47,7 @@ class InFlightCalls:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._begun: dict[int, float] = {}
         self._attempts: dict[int, int] = {}
+        self._kept: dict[int, int] = {}
         self._to_note: dict[int, tuple[int, asyncio.Future[bool]]] = {}
         self._noter: asyncio.Task[None] | None = None
         self._queued: set[asyncio.Task[None] | None] = set()
@@ -156,22 +158,25 @@ class InFlightCalls:
         await self._record()
 
     async def _one(self, call: int) -> None:
-        attempts: list[Answered | Failure] = []
+        attempts: list[Answered | Failure | Attempt] = []
         self._begun[call] = time.monotonic()
         try:
             result = await self._make(call, attempts)
             if result is None:
-                # Attempts without an output may have been paid.
-                self._returned[call] = sum(not reached_nobody(attempt) for attempt in attempts)
+                # Attempts without an output may have been paid. Those of a conversation so far wait for its end.
+                own = [attempt for attempt in attempts if not isinstance(attempt, Attempt)]
+                waste = sum(not reached_nobody(attempt) for attempt in own)
+                self._returned[call] = max(0, waste - self._kept.get(call, 0))
             else:
                 self._results.append(result)
         finally:
             self._tasks.pop(call, None)
+            self._kept.pop(call, None)
             del self._begun[call]
             self._due.set()
             self._wake.set()
 
-    async def _make(self, call: int, attempts: list[Answered | Failure]) -> Result | None:
+    async def _make(self, call: int, attempts: list[Answered | Failure | Attempt]) -> Result | None:
         """The result of a call; None if it was withdrawn."""
         session, prompt = self._session, self.prompts.get(call % self._header.cases)
         if prompt is None:
@@ -182,6 +187,9 @@ class InFlightCalls:
         request = call_of(self._header, prompt, repeat)
         tries = Tries(session.named.target)
         dialogue = Dialogue(session.caller, request, prompt.turns, prompt.tool_results)
+        if dialogue.may_go_on and (known := await self._talk(call)) is not None:
+            attempts += dialogue.restore(known)
+            await dialogue.prepare()
         while True:
             try:
                 result = await self._attempt(session.caller, session.pacer, call, dialogue.request)
@@ -197,6 +205,8 @@ class InFlightCalls:
                 self.withdraw()  # until the next claim: one call then probes whether the target is back
                 return None
             if isinstance(result, Answered) and dialogue.take(result):
+                if not await self._keep_talk(call, dialogue, attempts):
+                    return None
                 await dialogue.prepare()
                 # Each call of the model is an attempt of the budget.
                 if await self._again(call) <= 0:
@@ -268,6 +278,29 @@ class InFlightCalls:
                 if not permission.done():
                     permission.set_result(call in allowed)
 
+    async def _talk(self, call: int) -> bytes | None:
+        """The conversation of a call so far, which another process had."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._calls.talk, self._header.run, call)
+            except (redis.RedisError, OSError):
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _keep_talk(self, call: int, dialogue: Dialogue, attempts: Sequence[Answered | Failure | Attempt]) -> bool:
+        """Keep a conversation so far in the ledger, as its answers are paid. False if the call is not held any more."""
+        done = recorded_attempts(attempts, self._session.named.target.price)
+        kept = self._attempts.get(call, 0)
+        state = dialogue.state(done)
+        while True:
+            try:
+                held = await asyncio.to_thread(self._calls.keep_talk, self._header.run, self._holder, call, kept, state)
+                break
+            except (redis.RedisError, OSError):
+                await asyncio.sleep(_RETRY_SECONDS)
+        if held:
+            self._kept[call] = kept
+        return held
+
     async def _again(self, call: int) -> int:
         while True:
             try:
@@ -288,7 +321,9 @@ class InFlightCalls:
         finally:
             self._resting -= 1
 
-    def _result(self, call: int, prompt: Prompt, attempts: list[Answered | Failure], whole: Answered | None) -> Result:
+    def _result(
+        self, call: int, prompt: Prompt, attempts: list[Answered | Failure | Attempt], whole: Answered | None
+    ) -> Result:
         session = self._session
         result = result_of(self._header, session.named, session.config, call, prompt, attempts, whole)
         if result.fatal:

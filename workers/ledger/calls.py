@@ -17,7 +17,7 @@ import redis
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Output, Prompt, Spending
-from evalq.evalcore.model.canonical import unpack
+from evalq.evalcore.model.canonical import pack, unpack
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SHARED, SweepKeys, decode_names, reading
 from evalq.workers.ledger.scripts import SWEEPS, Scripts
@@ -142,6 +142,15 @@ class CallLedger(Scripts):
     def again(self, run: str, call: int) -> int:
         """Ask for a retry of a failed call, which is counted: 1 yes, 0 no budget left, -1 the sweep is closed."""
         return int(self.step("again", run, call))
+
+    def keep_talk(self, run: str, holder: str, call: int, attempts: int, talk: bytes) -> bool:
+        """Keep the conversation of a call so far, with ``attempts`` begun in this hold; False if it is not held."""
+        return bool(self.step("keep_talk", run, holder, call, attempts, pack(talk)))
+
+    def talk(self, run: str, call: int) -> bytes | None:
+        """The conversation of a call so far; None without one. Raises WireError."""
+        data = self.client.hget(SweepKeys.of(run).talks, str(call))
+        return None if data is None else unpack_wire(data)
 
     def commit(self, run: str, holder: str, target: str, results: Sequence[Result]) -> int:
         """Record results of calls; returns how many were new."""

@@ -107,6 +107,9 @@ class SweepKeys(NamedTuple):
     retries: str  # {held call: granted attempts beyond the first}
     awaited: str  # processes that must report before a server that lost data hands out calls
     begun: str  # {held call: attempts begun}
+    talks: str  # {call: its conversation so far}
+    kept: str  # {held call: attempts begun in this hold that its conversation has}
+    talked: str  # {call: attempts of earlier holds that its conversation has}
 
     @classmethod
     def of(cls, run: str) -> Self:

@@ -65,6 +65,7 @@ while #answer <= most + 2 do
   local call = next_call(cases, total)
   if not call then break end
   redis.call('HSET', keys.held, call, me)
+  redis.call('HDEL', keys.kept, call)
   redis.call('HDEL', keys.begun, call) -- left over if the ledger lost another process's hold
   table.insert(answer, call)
 end

@@ -62,15 +62,18 @@ local function recovered(holder, call)
 end
 -- Takes a call from the process that holds it.
 local function let_go(call)
+  redis.call('HDEL', keys.kept, call)
   redis.call('HDEL', keys.held, call)
   redis.call('HDEL', keys.retries, call)
   redis.call('HDEL', keys.begun, call)
 end
 -- Puts a call back to those to make. If its process is dead, attempts that had begun count as lost: they may have reached
--- the target, and then they were paid.
+-- the target, and then they were paid. Not those of the conversation so far, which goes on.
 local function take_back(call, holder, dead)
   local begun = dead and tonumber(redis.call('HGET', keys.begun, call)) or 0
-  for attempt = 1, begun do redis.call('SADD', keys.lost, lost_name(holder, call, attempt)) end
+  local kept = tonumber(redis.call('HGET', keys.kept, call)) or 0
+  if kept > 0 then redis.call('HINCRBY', keys.talked, call, kept) end
+  for attempt = 1, begun - kept do redis.call('SADD', keys.lost, lost_name(holder, call, attempt)) end
   let_go(call)
   redis.call('RPUSH', keys.again, call)
 end
@@ -141,10 +144,11 @@ end
 local function store_tally(argument) keep_tally(string.match(argument, '^(%S+) (.+)$')) end
 -- A sum; while processes must still report their tallies, at least the run folder's count.
 local function at_least(sum) return math.max(number(sum), number('least ' .. sum)) end
--- Attempts that ended, and those that are under way or handed out.
+-- Attempts that ended, those of conversations that wait to go on, and those that are under way or handed out.
 local function started()
   local count = at_least('attempts') + redis.call('HLEN', keys.held) + lost()
   for _, retries in ipairs(redis.call('HVALS', keys.retries)) do count = count + retries end
+  for _, talked in ipairs(redis.call('HVALS', keys.talked)) do count = count + talked end
   return count
 end
 -- This server has lost data. Until the processes that it knows, and the driver, have reported, it offers no calls: they may
