@@ -115,7 +115,8 @@ def response(says: Says, status: str = "") -> dict[str, Any]:
     """A response."""
     output: list[dict[str, Any]] = []
     if says.thinks:
-        output.append({"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": says.thinks}]})
+        output.append({"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": says.thinks}],
+                       "encrypted_content": "c2VhbGVk"})  # fmt: skip
     content: list[dict[str, Any]] = []
     if says.text is not None:
         content.append({"type": "output_text", "text": says.text, "annotations": [], "logprobs": []})

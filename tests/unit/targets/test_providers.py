@@ -577,7 +577,7 @@ def test_each_api_gets_the_tools_in_its_form(provider: tuple[Provider, str], tmp
     assert sent["bedrock"]["toolConfig"] == {"tools": [{"toolSpec": spec}]}
 
 
-@pytest.mark.parametrize("kind", ["anthropic", "gemini"])
+@pytest.mark.parametrize("kind", ["anthropic", "gemini", "responses"])
 def test_what_only_the_api_can_say_goes_back_to_it(kind: str, provider: tuple[Provider, str], tmp_path: Path) -> None:
     """A model that thinks before it calls a tool wants its thoughts back, as they were."""
     server, url = provider
@@ -588,5 +588,9 @@ def test_what_only_the_api_can_say_goes_back_to_it(kind: str, provider: tuple[Pr
     messages = ({"role": "user", "content": "x"}, {"role": "assistant", "content": [*first.own]}, result)
     answer(tmp_path, entry(kind, url), Call("x", messages=messages, takes_text=True))
     body = server.requests[-1]["body"]
-    again = body["messages"][1]["content"] if kind == "anthropic" else body["contents"][1]["parts"]
+    again = {
+        "anthropic": lambda: body["messages"][1]["content"],
+        "gemini": lambda: body["contents"][1]["parts"],
+        "responses": lambda: body["input"][1:-1],
+    }[kind]()
     assert again == [*first.own]

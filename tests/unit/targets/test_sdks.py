@@ -24,6 +24,8 @@ TALK: tuple[dict[str, Any], ...] = (
     {"role": "tool", "tool_call_id": "c1", "content": "rain"},
     {"role": "user", "content": "And now?"},
 )  # fmt: skip
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOLS = {"definitions": [{"name": "weather", "description": "The weather there", "parameters": SCHEMA}]}
 SAYS = (
     Says(),
     Says(text="It left.", calls=WEATHER, thinks="Hm.", cached=70, written=5, written_1h=6, output=30, reasoning=11),
@@ -123,7 +125,9 @@ def test_openais_package_agrees(provider: tuple[Provider, str], tmp_path: Path) 
     counted = {"include_usage": True}
 
     def chat(at: Any, stream: bool) -> Any:
-        asked = {"model": "m", "messages": messages, "temperature": 0.5}
+        function = {"name": "weather", "description": "The weather there", "parameters": SCHEMA}
+        tools = [{"type": "function", "function": function}]
+        asked = {"model": "m", "messages": messages, "temperature": 0.5, "tools": tools}
         if not stream:
             return at.chat.completions.create(**asked)
         chunks = list(at.chat.completions.create(**asked, stream=True, stream_options=counted))
@@ -131,7 +135,8 @@ def test_openais_package_agrees(provider: tuple[Provider, str], tmp_path: Path) 
         return joined_by_openai(chunks, ChatCompletion)
 
     def responses(stream: bool) -> Any:
-        asked: dict[str, Any] = {"model": "m", "instructions": "You help.", "store": False, "input": [
+        tool = {"type": "function", "name": "weather", "description": "The weather there", "parameters": SCHEMA}
+        asked: dict[str, Any] = {"model": "m", "instructions": "You help.", "store": False, "tools": [tool], "input": [
             {"role": "user", "content": "Where is it?"},
             {"role": "assistant", "content": [{"type": "output_text", "text": "One moment."}]},
             {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city":"Bonn"}'},
@@ -152,7 +157,7 @@ def test_openais_package_agrees(provider: tuple[Provider, str], tmp_path: Path) 
     ]
     for kind, read in kinds:
         options = {} if kind == "responses" else {"temperature": 0.5}
-        target = entry(kind, url, options=options)
+        target = entry(kind, url, options=options, tools=TOOLS)
         for says in SAYS:
             both(server, tmp_path, target, says, read)
         for stream in (False, True):
@@ -195,6 +200,7 @@ def test_anthropics_package_agrees(provider: tuple[Provider, str], tmp_path: Pat
         "model": "m",
         "max_tokens": 4096,
         "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "tools": [{"name": "weather", "description": "The weather there", "input_schema": SCHEMA}],
         "system": [{"type": "text", "text": "You help.", "cache_control": kept}],
         "messages": [
             {"role": "user", "content": "Where is it?"},
@@ -213,7 +219,7 @@ def test_anthropics_package_agrees(provider: tuple[Provider, str], tmp_path: Pat
         with client.messages.stream(**asked) as events:
             return Message.model_validate(events.get_final_message().model_dump(mode="json", exclude={"parsed_output"}))
 
-    more = {"cache": "1h", "options": {"thinking": asked["thinking"]}}
+    more = {"cache": "1h", "options": {"thinking": asked["thinking"]}, "tools": TOOLS}
     target = entry("anthropic", url, **more)
     for says in SAYS:
         both(server, tmp_path, target, says, read)
@@ -255,6 +261,8 @@ def test_googles_package_agrees(provider: tuple[Provider, str], tmp_path: Path) 
     ]  # fmt: skip
     config = types.GenerateContentConfig(
         system_instruction=types.Content(parts=[types.Part(text="You help.")]), temperature=0.5, max_output_tokens=99,
+        tools=[types.Tool(function_declarations=[types.FunctionDeclaration(
+            name="weather", description="The weather there", parameters_json_schema=SCHEMA)])],
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )  # fmt: skip
 
@@ -265,13 +273,15 @@ def test_googles_package_agrees(provider: tuple[Provider, str], tmp_path: Path) 
         return list(client.models.generate_content_stream(**asked))
 
     for kind, client in (("gemini", gemini), ("vertex", vertex)):
-        target = entry(kind, url, options={"temperature": 0.5, "maxOutputTokens": 99})
+        target = entry(kind, url, options={"temperature": 0.5, "maxOutputTokens": 99}, tools=TOOLS)
         for says, stream in itertools.product(SAYS, (False, True)):
             server.says = says
             replies = read(client, stream)
             theirs = Sent(server)
             own = evalqs(server, tmp_path, {**target, "stream": stream})
-            assert (own.body, own.path) == (theirs.body, theirs.path)
+            # The package writes this key as it is called in Python, which the API reads as well.
+            named = json.loads(json.dumps(theirs.body).replace("parameters_json_schema", "parametersJsonSchema"))
+            assert (own.body, own.path) == (named, theirs.path)
             names = ("x-goog-api-key",) if kind == "gemini" else ("authorization",)
             assert own.headers(*names) == theirs.headers(*names)
             if says.refusal or says.finish == "content_filter":
@@ -306,6 +316,8 @@ def test_botocore_agrees(provider: tuple[Provider, str], tmp_path: Path, monkeyp
         "modelId": model,
         "system": [{"text": "You help."}],
         "inferenceConfig": {"maxTokens": 99, "temperature": 0.5},
+        "toolConfig": {"tools": [{"toolSpec": {
+            "name": "weather", "description": "The weather there", "inputSchema": {"json": SCHEMA}}}]},
         "messages": [
             {"role": "user", "content": [{"text": "Where is it?"}]},
             {"role": "assistant", "content": [
@@ -315,7 +327,7 @@ def test_botocore_agrees(provider: tuple[Provider, str], tmp_path: Path, monkeyp
                 {"toolResult": {"toolUseId": "c1", "content": [{"text": "rain"}]}}, {"text": "And now?"}]},
         ],
     }  # fmt: skip
-    target = entry("bedrock", url, model=model, options={"maxTokens": 99, "temperature": 0.5})
+    target = entry("bedrock", url, model=model, options={"maxTokens": 99, "temperature": 0.5}, tools=TOOLS)
     del target["api_key_env"]
     shape = client.meta.service_model.operation_model("Converse").output_shape
     for says in SAYS:

@@ -69,8 +69,8 @@ class BedrockTarget(ModelTarget):
         return self.base_url or f"https://bedrock-runtime.{self.region}.amazonaws.com"
 
     def granted(self) -> tuple[str, ...]:
-        """The variables of AWS credentials."""
-        return _CREDENTIALS
+        """The variables of AWS credentials, and those of its tools."""
+        return (*super().granted(), *_CREDENTIALS)
 
     def client(self, folder: Path, key: str | None, environment: Mapping[str, str]) -> Client:
         """How it is called."""

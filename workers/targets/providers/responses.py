@@ -74,6 +74,7 @@ class ResponsesClient(ModelClient):
         return ModelReply(
             text="".join(map(str, texts)) if messages else None,
             tool_calls=calls,
+            own=_own(items),
             finish=_finish(value, bool(calls)),
             refusal=" ".join(refusals),
             usage=value.get("usage"),
@@ -105,10 +106,41 @@ def _items(turn: TalkTurn) -> Iterator[dict[str, Any]]:
             content.append({"type": "output_text" if turn.assistant else "input_text", "text": part.text})
         elif isinstance(part, ImagePart):
             content.append({"type": "input_image", "image_url": part.url})
-        else:
+        elif str(part.part.get("type")).startswith(_PARTS):
             content.append(part.part)
+        else:  # an item of its own
+            if content:
+                yield {"role": role, "content": content}
+                content = []
+            yield part.part
     if content:
         yield {"role": role, "content": content}
+
+
+_PARTS = ("input_", "output_", "refusal")
+"""How the types of the parts of a message begin; all others are items."""
+_REPEATED = {
+    "reasoning": ("type", "summary", "content", "encrypted_content"),
+    "message": ("type", "role", "content", "phase"),
+    "function_call": ("type", "call_id", "name", "arguments"),
+}
+"""What of an item goes back to a server that keeps none of them: its id would mean nothing there."""
+
+
+def _own(items: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The items that the next call has to repeat: only if the model's thoughts came with them, sealed."""
+    if not any(item.get("encrypted_content") for item in items):
+        return []
+    kept = [item for item in items if item.get("type") != "reasoning" or item.get("encrypted_content")]
+    return [_item(item, _REPEATED.get(str(item.get("type")))) for item in kept]
+
+
+def _item(item: Mapping[str, Any], keys: tuple[str, ...] | None) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in item.items()
+        if value is not None and (key in keys if keys is not None else key not in ("id", "status"))
+    }
 
 
 def _call(item: Mapping[str, Any]) -> dict[str, Any]:
