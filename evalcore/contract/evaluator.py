@@ -221,6 +221,9 @@ class CommandLine(msgspec.Struct, frozen=True):
 
     ``prepare`` comes before ``request``, once for each run: it may turn files that the request names into others below
     a folder. The same files give the same name there.
+
+    ``traces`` says that ``--follow`` evaluates traces window by window: it gives which traces of a request count, by
+    their attributes.
     """
 
     options: tuple[Option, ...] = ()
@@ -228,6 +231,7 @@ class CommandLine(msgspec.Struct, frozen=True):
     positional: str = "inputs"
     request: Callable[[Request], Request] = _unchanged
     prepare: Callable[[Request, Path], Prepared] = _as_it_is
+    traces: Callable[[Request], Callable[[Mapping[str, Any]], bool]] | None = None
 
 
 def _no_stopping(request: Request) -> None:

@@ -29,8 +29,9 @@ def start_command(name: str) -> click.Command:
     """The command of the evaluator registered as ``name``."""
     evaluator = plugins.get(name)
     common = [*options.run_options(), *options.place_options(), *options.output_options()]
-    if evaluator.whole.follows:
-        common = [*options.follow_options(), *common]
+    if evaluator.whole.follows or evaluator.command.traces:
+        drop = "settle" if evaluator.whole.follows else "verify"
+        common = [*(each for each in options.follow_options() if each.name != drop), *common]
     params: list[click.Parameter] = [
         click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.command.positional.upper()}..."),
         *options.live_options(evaluator),
@@ -71,9 +72,10 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
         if native.compiled() is None and not invocation.output.quiet:
             reporter.warn(native.SLOW)
         if invocation.following.follow:
-            from evalq.producer.lifecycle.follow import follow_log
+            from evalq.producer.lifecycle import follow
 
-            follow_log(evaluator, request, invocation, reporter)
+            follows = follow.follow_traces if evaluator.command.traces else follow.follow_log
+            follows(evaluator, request, invocation, reporter)
             return
         _refuse_following(invocation)
         request = _prepared(evaluator, request, reporter)
@@ -124,7 +126,7 @@ def _evaluate(
 
 
 def _refuse_following(invocation: Invocation) -> None:
-    for name in ("every", "passes", "verify"):
+    for name in ("every", "passes", "settle", "verify"):
         if getattr(invocation.following, name):
             raise UsageError(f"--{name} goes with --follow")
 

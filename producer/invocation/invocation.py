@@ -169,6 +169,7 @@ class FollowArguments(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
     every: float | None = None
     passes: int | None = None
+    settle: float | None = None
     verify: bool = False
 
 

@@ -241,6 +241,12 @@ def follow_options() -> list[click.Option]:
         option("--every", type=Finite(0.1), metavar="SECONDS", help="Seconds between passes [5]."),
         option("--passes", type=click.IntRange(1), metavar="N", help="End after N passes: 1 for cron [no end]."),
         option(
+            "--settle",
+            type=Finite(0.0),
+            metavar="SECONDS",
+            help="A trace is whole when its root is there and no span came for so long [30].",
+        ),
+        option(
             "--verify", is_flag=True, help="First read again what was read before, to check that it has not changed."
         ),
     ]

@@ -7,25 +7,34 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Evaluator, Request
+from evalq.evalcore.contract.evaluator import Evaluator, Request, asks_recorded
 from evalq.evalcore.errors import Cancelled, InputError, Interrupted, NothingEvaluated, UsageError
+from evalq.evalcore.model.canonical import Json, digest
+from evalq.evalcore.records.traces.recording import Keeps
 from evalq.evalcore.views.markdown import visible
+from evalq.producer.folder.files import RUNS
+from evalq.producer.folder.job import Job
+from evalq.producer.folder.lock import LOCK, RunLock
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.follow.run import FollowPass, FollowRun, begin_following
+from evalq.producer.follow.traces import FollowedTraces, folder_name
 from evalq.producer.invocation.invocation import Invocation, command_line
 from evalq.producer.invocation.options import on_command_line
 from evalq.producer.lifecycle.finish import show
+from evalq.producer.lifecycle.start import begin_or_join
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.outputs import write_output
 from evalq.producer.run.backend import folder_error
 from evalq.producer.run.publication import record_in_history
 from evalq.producer.servers import Servers
+from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.settings import Settings
 
 EVERY_SECONDS = 5.0
@@ -117,6 +126,120 @@ def follow_log(evaluator: Evaluator[Any, Any], request: Request, invocation: Inv
     reporter.say(f"run {folder.info().run}: {folder.path}")
 
 
+# Traces: every window of whole ones is a run of its own, in the same suite.
+
+_TRACES_EVERY_SECONDS = 60.0
+_SETTLE_SECONDS = 30.0
+_SHOWN = 20
+
+
+def follow_traces(evaluator: Evaluator[Any, Any], request: Request, invocation: Invocation, reporter: Reporter) -> None:
+    """Make a run of the traces that came, again and again, until the passes are over or a signal comes.
+
+    Raises Interrupted after Ctrl-C (130), the errors of a run, and UsageError for options that --follow does not
+    support.
+    """
+    given = [str(path) for path in request.options.get("traces") or ()]
+    if not given:
+        raise UsageError("--follow needs --traces FILE: the file that a Collector appends to")
+    _refuse(invocation, ("detach", "once", "limit", "dry_run"))
+    assert evaluator.command.traces is not None, "the option is only there with it"
+    keeps = evaluator.command.traces(request)
+    name = folder_name(given, {"inputs": request.inputs, **request.options}, digest)
+    folder = invocation.start.out or RUNS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    stop, lock = _Stop(), RunLock.take(folder / LOCK)
+    if lock is None:
+        raise UsageError(f"{folder}: another evalq process is following these traces")
+    try:
+        with stop.listening():
+            _windows(evaluator, request, (folder, given, keeps), stop, invocation, reporter)
+    finally:
+        lock.release(remove=True)
+    if stop.signal == signal.SIGINT:
+        raise Interrupted(_AGAIN)
+    if stop.signal:
+        reporter.say(f"ended by SIGTERM; resume with {_AGAIN}")
+
+
+def _windows(
+    evaluator: Evaluator[Any, Any],
+    request: Request,
+    what: tuple[Path, list[str], Keeps],
+    stop: _Stop,
+    invocation: Invocation,
+    reporter: Reporter,
+) -> None:
+    """One window after another."""
+    folder, given, keeps = what
+    settle = invocation.following.settle
+    traces = FollowedTraces(folder, given, _SETTLE_SECONDS if settle is None else settle, keeps)
+    number, every = 0, invocation.following.every or _TRACES_EVERY_SECONDS
+    reporter.say(f"following {', '.join(given)}: {folder}")
+    while True:
+        number += 1
+        began, count = time.monotonic(), traces.gather(time.time())
+        for line in traces.news[:_SHOWN]:
+            reporter.warn(visible(line))
+        for window in traces.pending():
+            _run_window(evaluator, request, traces, window, invocation, reporter)
+            traces.evaluated(window)
+        waiting = f", {len(traces.state.waiting):,} are waiting" if traces.state.waiting else ""
+        if count or invocation.following.passes:
+            reporter.say(f"{count:,} new traces{waiting}")
+        reporter.event("pass", number=number, traces=count, waiting=len(traces.state.waiting),
+                       window=traces.state.window, late=traces.state.late)  # fmt: skip
+        if stop() or number == invocation.following.passes:
+            return
+        stop.wait(max(every - (time.monotonic() - began), 0.1))
+        if stop():
+            return
+
+
+def _run_window(
+    evaluator: Evaluator[Any, Any], request: Request, traces: FollowedTraces, window: int, invocation: Invocation,
+    reporter: Reporter,
+) -> None:  # fmt: skip
+    """The run of one window. If a process was killed during it, that run is finished."""
+    path = traces.window_path(window)
+    # A window need not have every attribute.
+    options = {**request.options, "outputs": (str(path),), "window": window}
+    windowed = msgspec.structs.replace(request, options=options)
+    start = msgspec.structs.replace(
+        invocation.start,
+        out=None,
+        once=f"{path.parent.parent} {window}",
+        tags=(*invocation.start.tags, f"window={window}"),
+    )
+    backend = invocation.backend()
+    if not backend.settings.broker and not invocation.where.workers:
+        backend = msgspec.structs.replace(backend, inline=True)
+    asked = start.options(backend.settings.unpack_bytes)
+    live = asks_recorded(evaluator, windowed)
+    if live:
+        begin: Callable[[], Job | Sweep] = lambda: Sweep.start(evaluator, windowed, invocation.live.options(), asked)  # noqa: E731
+    else:
+        begin = lambda: Job.start(evaluator, windowed, asked)  # noqa: E731
+    folder = begin_or_join(begin, backend, reporter, detach=False)
+    if folder is None:
+        return
+    report = folder.report()
+    for output in invocation.output.outputs:
+        write_output(output, folder, evaluator, windowed.options)
+    reporter.event("done", run=folder.info().run, folder=str(folder.path), records=report["records"])
+    reporter.say(visible(_headline(report)))
+
+
+def _headline(report: dict[str, Json]) -> str:
+    results: Any = report["results"]
+    outputs, interval = results.get("outputs", {}), results.get("pass_rate_interval") or {}
+    if results.get("pass_rate") is None or interval.get("low") is None:
+        return f"no verdict on {outputs.get('total', 0):,} traces"
+    low, high = (100 * interval[key] for key in ("low", "high"))
+    rate = f"{100 * results['pass_rate']:.1f} % ({low:.1f} to {high:.1f})"
+    return f"pass rate {rate}: {outputs['passed']:,} of {outputs['total']:,} traces, {outputs['errors']:,} errors"
+
+
 def _refuse_cancelled(folder: RunFolder, stop: _Stop) -> None:
     """Raise Cancelled if the signal came from `evalq cancel`."""
     if stop.signal and folder.being_cancelled():
@@ -190,8 +313,8 @@ def _passed(run: FollowRun, found: FollowPass, number: int, invocation: Invocati
         reporter.say(f"{found.lines:,} new lines up to byte {found.position:,}{again}{waiting}")
 
 
-def _refuse(invocation: Invocation) -> None:
-    """Raise UsageError for options of runs that a queue computes."""
+def _refuse(invocation: Invocation, only: Collection[str] = ()) -> None:
+    """Raise UsageError for options of runs that a queue computes; ``only``: for some of them."""
     start = invocation.start
     asked = {
         "workers": invocation.where.workers,
@@ -201,10 +324,12 @@ def _refuse(invocation: Invocation) -> None:
         "chunk_size": start.chunk_size,
         "dry_run": start.dry_run,
     }
-    named = next((name for name, value in asked.items() if value), "")
+    named = next((name for name, value in asked.items() if value and (not only or name in only)), "")
+    if named and only:
+        raise UsageError(f"--follow makes runs of what comes: omit --{named.replace('_', '-')}")
     if named:
         flag = "--" + named.replace("_", "-")
         variable = f"EVALQ_{named.upper()}"
         raise UsageError(f"--follow computes all of the log in this process: omit {flag} (or unset {variable})")
-    if on_command_line("priority"):  # its variable may be there for other runs
+    if not only and on_command_line("priority"):  # its variable may be there for other runs
         raise UsageError("--follow computes in this process, and waits in no queue: omit --priority")

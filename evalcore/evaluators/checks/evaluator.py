@@ -35,6 +35,7 @@ from evalq.evalcore.evaluators.checks.inputs import (
     output_line,
     prepare,
     prompts,
+    selected_traces,
     stopping,
 )
 from evalq.evalcore.evaluators.checks.params import ChecksParams
@@ -272,6 +273,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         positional="cases",
         request=complete_request,
         prepare=prepare,
+        traces=selected_traces,
         options=(
             Option(
                 ("--outputs",),

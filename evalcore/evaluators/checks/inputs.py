@@ -188,7 +188,8 @@ def _with_cases(request: Request) -> tuple[dict[str, Any], list[ExpandedCase]]:
     """Params with the cases as plain data, and the cases. Raises UsageError, ConfigError."""
     recorded = _cases_in_outputs(request)
     if request.options.get("traces"):
-        recorded = trace_cases(_outputs(request), request.options.get("by") or ())
+        required = not request.options.get("window")
+        recorded = trace_cases(_outputs(request), request.options.get("by") or (), required=required)
     if not request.inputs and recorded is None:
         _refuse_foreign(request, lambda name: True)  # it shows what to map
         raise UsageError(
@@ -333,6 +334,14 @@ def prepare(request: Request, folder: Path) -> Prepared:
         if request.options.get("by"):
             raise UsageError("--by names attributes of traces: give --traces FILE")
         return Prepared(request)
+    recorded = record_traces(traces, folder, selected_traces(request))
+    options = {**request.options, "outputs": (str(recorded.path),)}
+    count = f"{recorded.traces:,} traces of {recorded.spans:,} spans: {recorded.path}"
+    return Prepared(Request(request.inputs, request.params, options), (count,), recorded.notes)
+
+
+def selected_traces(request: Request) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether a trace with these attributes counts, by `where`. Raises UsageError, ConfigError."""
     for other in ("outputs", "map", "labels", "against"):
         if request.options.get(other):
             raise UsageError(f"--{other} goes with --outputs, not with --traces: give only one of them")
@@ -342,13 +351,7 @@ def prepare(request: Request, folder: Path) -> Prepared:
         )
     selectors = [entry for path in request.inputs for entry in _selectors(path)]
 
-    def keeps(attributes: Mapping[str, Any]) -> bool:
-        return not selectors or any(selects(where, attributes) for where in selectors)
-
-    recorded = record_traces(traces, folder, keeps)
-    options = {**request.options, "outputs": (str(recorded.path),)}
-    count = f"{recorded.traces:,} traces of {recorded.spans:,} spans: {recorded.path}"
-    return Prepared(Request(request.inputs, request.params, options), (count,), recorded.notes)
+    return lambda attributes: not selectors or any(selects(where, attributes) for where in selectors)
 
 
 def _selectors(path: str) -> list[Mapping[str, Any]]:
@@ -382,8 +385,8 @@ def fault_of(where: Any) -> str:
     return ""
 
 
-def trace_cases(outputs: Sequence[str], by: Sequence[str]) -> dict[str, RecordedCase]:
-    """The case of each trace in recorded outputs. Raises UsageError for an attribute that no trace has."""
+def trace_cases(outputs: Sequence[str], by: Sequence[str], *, required: bool = True) -> dict[str, RecordedCase]:
+    """The case of each trace in recorded outputs. Raises UsageError for a ``required`` attribute that no trace has."""
     names = tuple(dict.fromkeys((*by, *TAGGED)))
     cases: dict[str, RecordedCase] = {}
     values: dict[str, set[str]] = {name: set() for name in by}
@@ -403,7 +406,7 @@ def trace_cases(outputs: Sequence[str], by: Sequence[str]) -> dict[str, Recorded
                     held["input"] = Verbatim(held["input"])
                 cases[line.case] = RecordedCase(held, Location(path, (), number), line.extra)
     for name, found in values.items():
-        if not found:
+        if not found and required:
             listed = ", ".join(name for name, _ in known.most_common(_NAMED)) or "none"
             raise UsageError(f"--by {shorten(name)}: no trace has this attribute (there are: {listed})")
         if len(found) > _MOST_VALUES:

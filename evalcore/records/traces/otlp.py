@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import msgspec
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES
-from evalq.evalcore.records.traces.otlp_files import json_of_proto, messages_in
+from evalq.evalcore.records.traces.otlp_files import Message, json_of_proto, messages_in
 
 _BUFFERED = 32 << 20
 """Bytes of spans in memory before they go to files."""
@@ -274,10 +274,16 @@ class Gathered:
 
     def add(self, path: str, given: str = "") -> None:
         """Read a file. Raises InputError if nothing in it can be read, OSError."""
-        name = given or path
-        source, unread, messages = len(self._names), self.unread, 0
+        name, unread = given or path, self.unread
+        messages = self.feed(name, messages_in(path, self._most))
+        if messages and self.unread - unread == messages:
+            raise InputError(f"{name} has no traces that evalq can read", self.faults[-_SHOWN:])
+
+    def feed(self, name: str, given: Iterable[Message]) -> int:
+        """Read messages of a file that is called ``name``; returns their number. Raises InputError."""
+        source, messages = len(self._names), 0
         self._names.append(name)
-        for message in messages_in(path, self._most):
+        for message in given:
             messages += 1
             where = f"{name}: message {message.number}" if message.proto else f"{name}:{message.number}"
             try:
@@ -287,8 +293,27 @@ class Gathered:
                 self._note(where, message.data, f"no request of OTLP: {error}")
                 continue
             self._place(request, data, source, message.number, where)
-        if messages and self.unread - unread == messages:
-            raise InputError(f"{name} has no traces that evalq can read", self.faults[-_SHOWN:])
+        return messages
+
+    def restore(self, lines: Iterable[bytes]) -> None:
+        """Add what `split` kept of an earlier reading."""
+        self._names.append("an earlier pass")
+        for line in lines:
+            entry = _entry(line)
+            entry.source = len(self._names) - 1
+            self._keep(entry)
+
+    def split(self, ends: Callable[[Trace], bool]) -> tuple[list[Trace], list[bytes]]:
+        """The traces that ``ends`` says are whole, and the lines of the others for `restore`."""
+        whole, kept = [], []
+        for part in self.parts():
+            for trace, entries in self._entries_of(part).items():
+                together = self._together(trace, entries)
+                if ends(together):
+                    whole.append(together)
+                else:
+                    kept += [msgspec.json.encode(entry) for entry in entries]
+        return whole, kept
 
     def _note(self, where: str, data: bytes, reason: str) -> None:
         """Note a line that cannot be read, and the traces that it names: a part of them is lost."""
@@ -370,8 +395,15 @@ class Gathered:
         """The parts that `traces_of` reads; no trace is in two of them."""
         return sorted({*self._buffers, *self._spilled, *(trace[-2:] for trace in self._cut)})
 
+    def names_in(self, part: str) -> list[str]:
+        """The traces in a part."""
+        return list(self._entries_of(part))
+
     def traces_of(self, part: str) -> list[Trace]:
         """The traces in a part, with their spans put together, by trace id."""
+        return [self._together(trace, found) for trace, found in sorted(self._entries_of(part).items())]
+
+    def _entries_of(self, part: str) -> dict[str, list[_Entry]]:
         lines = self._buffers.get(part, ())
         if part in self._spilled:
             with (self._scratch / part).open("rb") as stream:
@@ -383,7 +415,7 @@ class Gathered:
         for trace in self._cut:
             if trace[-2:] == part:
                 entries.setdefault(trace, [])
-        return [self._together(trace, found) for trace, found in sorted(entries.items())]
+        return entries
 
     def _together(self, trace: str, entries: list[_Entry]) -> Trace:
         spans: dict[str, TraceSpan] = {}

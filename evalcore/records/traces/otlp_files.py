@@ -46,6 +46,37 @@ def messages_in(path: str, most: int) -> Iterator[Message]:
         yield from _framed(path, first, whole)
 
 
+def whole_messages(data: bytes, number: int) -> tuple[list[Message], int]:
+    """The whole messages that ``data`` begins with, and their length; ``number`` came before. Raises ValueError.
+
+    For a file that is still being written.
+    """
+    if data.lstrip()[:1] in (b"{", b""):
+        end = data.rfind(b"\n") + 1
+        lines = data[:end].split(b"\n")[:-1]
+        found = [Message(at, line, False) for at, line in enumerate(lines, start=number + 1) if line.strip()]
+        return found, end
+    found, at = [], 0
+    while len(data) - at >= 4:
+        length = struct.unpack(">I", data[at : at + 4])[0]
+        if not 0 < length <= _MOST_MESSAGE:
+            raise ValueError(f"message {number + len(found) + 1}: its length is no length")
+        if len(data) - at < 4 + length:
+            break
+        found.append(_unpacked(number + len(found) + 1, data[at + 4 : at + 4 + length]))
+        at += 4 + length
+    return found, at
+
+
+def _unpacked(number: int, data: bytes) -> Message:
+    if data[:4] == _ZSTD:
+        try:
+            data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        except zstandard.ZstdError:
+            data = b""
+    return Message(number, data, data[:1] not in (b"{", b""))
+
+
 def _blocks(path: str) -> Iterator[bytes]:
     with open_input(path) as stream:
         while block := stream.read(1 << 20):
@@ -112,12 +143,7 @@ def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[Messag
             return
         data, held = held[4:need], held[need:]
         number += 1
-        if data[:4] == _ZSTD:
-            try:
-                data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-            except zstandard.ZstdError:
-                data = b""
-        yield Message(number, data, data[:1] not in (b"{", b""))
+        yield _unpacked(number, data)
 
 
 # Protobuf: read with the library of OpenTelemetry, and kept as JSON of the same form.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +72,18 @@ def record_traces(
             raise InputError("there are no traces", _why_none(sources, gathered, left_out))
         path = lines.write(folder)
     return Recorded(path, lines.count, gathered.spans, tuple(_notes(gathered, left_out, rootless)))
+
+
+def write_traces(traces: Iterable[Trace], path: Path, keeps: Keeps) -> int:
+    """Write the lines of ``traces`` that count to ``path``, by their starts; returns their number. Raises OSError."""
+    lines = []
+    for trace in traces:
+        line = answer_of(trace)
+        if keeps(line.get("extra", {})):
+            lines.append((int(line.pop("start", 0)), trace.id, msgspec.json.encode(line)))
+    with replacing(path) as out:
+        out.writelines(line + b"\n" for _, _, line in sorted(lines))
+    return len(lines)
 
 
 def _distinct(sources: Sequence[Source]) -> list[Source]:

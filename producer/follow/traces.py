@@ -1,0 +1,228 @@
+"""Traces that a Collector appends: each one is put into one window once, when it is whole.
+
+The state is a file of its own beside the windows. It is replaced after a window's file is there, so that a kill at any
+time leaves each trace in one window: in the one that the state knows, or in the next one.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from evalq.evalcore.errors import InputError, UsageError, WireError
+from evalq.evalcore.files import open_raw, read_plain, replacing, write_atomic
+from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.records.traces.otlp import Gathered, Trace
+from evalq.evalcore.records.traces.otlp_files import Message, whole_messages
+from evalq.evalcore.records.traces.recording import NAME, SUFFIXES, Keeps, write_traces
+
+STATE = "traces.state"
+_KEPT = "pending-{}"
+_HEAD = 256
+_BLOCK = 64 << 20
+_OLD = 20
+"""A trace without a root is given up after so many times the time that a whole one waits."""
+_KNOWN_WINDOWS = 500
+"""Windows whose traces are known, so that a late span of one of them begins no new trace."""
+
+
+class ReadFile(msgspec.Struct):
+    """A file and how much of it was read; ``head`` are its first bytes, since numbers of removed files come again."""
+
+    device: int
+    inode: int
+    head: bytes
+    read: int = 0
+    messages: int = 0
+
+
+class FollowState(msgspec.Struct):
+    """What was read, the time of the last span of each waiting trace, and the windows that were made and evaluated."""
+
+    given: list[str]
+    files: list[ReadFile] = []
+    waiting: dict[str, float] = {}
+    window: int = 0
+    evaluated: int = 0
+    kept: int = 0
+    late: int = 0
+    doubled: int = 0
+    unread: int = 0
+    schema: str = "evalq.follow-traces/1"
+
+
+class FollowedTraces:
+    """The files of traces, and the windows made of them in ``folder``, which the caller has for itself."""
+
+    def __init__(self, folder: Path, given: Sequence[str], settle: float, keeps: Keeps) -> None:
+        self._folder, self._settle, self._keeps = folder, settle, keeps
+        self.state = self._load(given)
+        self._done = set(self._known())
+        self.news: list[str] = []
+        """What there is to say of the last `gather`."""
+
+    def _load(self, given: Sequence[str]) -> FollowState:
+        path, absolute = self._folder / STATE, [os.path.abspath(each) for each in given]  # noqa: PTH100 - links stay
+        if not path.exists():
+            return FollowState(absolute)
+        try:
+            state = msgspec.json.decode(read_plain(path), type=FollowState)
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"{path} is damaged: {error}; begin anew: name another --run-dir") from error
+        if state.given != absolute:
+            raise UsageError(f"{self._folder}: this run follows other files: {', '.join(state.given)}")
+        return state
+
+    def _known(self) -> Iterator[str]:
+        """The traces of the last windows."""
+        for number in range(max(1, self.state.window - _KNOWN_WINDOWS + 1), self.state.window + 1):
+            path = self.window_path(number)
+            if path.is_file():
+                with path.open("rb") as stream:
+                    yield from (msgspec.json.decode(line, type=_Case).case for line in stream)
+
+    def window_path(self, number: int) -> Path:
+        """The recorded outputs of a window."""
+        return self._folder / f"window-{number:06}" / NAME
+
+    def pending(self) -> Iterator[int]:
+        """The windows that were made and are not evaluated, in order."""
+        yield from range(self.state.evaluated + 1, self.state.window + 1)
+
+    def evaluated(self, number: int) -> None:
+        """Note that a window is evaluated."""
+        self.state.evaluated = number
+        self._store()
+
+    def gather(self, now: float, *, last: bool = False) -> int:
+        """Read what is new, and make a window of the whole traces; returns how many. ``last``: of all that are there.
+
+        Raises InputError for a file that cannot be read.
+        """
+        self.news = []
+        with tempfile.TemporaryDirectory(prefix=".reading-", dir=self._folder) as scratch:
+            gathered = Gathered(Path(scratch))
+            fresh = self._read_new(gathered)
+            arrived = {name for part in gathered.parts() for name in gathered.names_in(part)}
+            for name in arrived & self._done:
+                self.state.late += 1
+                self.news.append(f"trace {name}: spans came after it was counted; they are left out")
+            self.state.waiting |= dict.fromkeys(arrived - self._done, now)
+            before = self._folder / _KEPT.format(self.state.kept)
+            if before.is_file():
+                with before.open("rb") as stream:
+                    gathered.restore(line.rstrip(b"\n") for line in stream)
+            whole, kept = gathered.split(lambda trace: last or self._is_whole(trace, now))
+            whole = [trace for trace in whole if trace.id not in self._done]
+            self.state.doubled += gathered.doubled
+            self.state.unread += gathered.unread
+            self.news += [f"{where}: {reason}" for where, reason in gathered.faults]
+            return self._commit(whole, kept, changed=fresh)
+
+    def _is_whole(self, trace: Trace, now: float) -> bool:
+        if trace.id in self._done:
+            return True  # to be dropped
+        quiet = now - self.state.waiting.get(trace.id, now)
+        rooted = any(not span.parent for span in trace.spans)
+        return quiet >= self._settle and (rooted or quiet >= self._settle * _OLD)
+
+    def _commit(self, whole: Sequence[Trace], kept: Sequence[bytes], *, changed: bool) -> int:
+        """Write the window, what waits, and then the state, which makes both count."""
+        written, before = 0, self.state.kept
+        if whole:
+            path = self.window_path(self.state.window + 1)
+            path.parent.mkdir(exist_ok=True)
+            written = write_traces(whole, path, self._keeps)
+        if whole or changed:
+            self.state.kept += 1
+            with replacing(self._folder / _KEPT.format(self.state.kept)) as out:
+                out.writelines(line + b"\n" for line in kept)
+            for trace in whole:
+                self.state.waiting.pop(trace.id, None)
+            self.state.window += bool(written)
+            self._store()
+            self._done |= {trace.id for trace in whole}
+            (self._folder / _KEPT.format(before)).unlink(missing_ok=True)
+        return written
+
+    def _store(self) -> None:
+        write_atomic(self._folder / STATE, msgspec.json.encode(self.state) + b"\n")
+
+    def _read_new(self, gathered: Gathered) -> bool:
+        """Feed the new whole messages of all files; whether there were any."""
+        any_new, here = False, []
+        for path in self._paths():
+            try:
+                stream = open_raw(path)
+            except FileNotFoundError:
+                continue  # rotated away since it was listed
+            except OSError as error:
+                raise InputError("an input cannot be read", [(str(path), error.strerror or str(error))]) from error
+            with stream:
+                file = self._file_of(stream)
+                here.append(file)
+                for messages in self._new_messages(file, stream, path):
+                    gathered.feed(str(path), messages)
+                    any_new = True
+        gone = [file for file in self.state.files if file not in here]
+        if gone:
+            self.state.files = here
+            any_new = True
+        return any_new
+
+    def _new_messages(self, file: ReadFile, stream: BinaryIO, path: Path) -> Iterator[list[Message]]:
+        while True:
+            data = os.pread(stream.fileno(), _BLOCK, file.read)
+            try:
+                messages, length = whole_messages(data, file.messages)
+            except ValueError as error:
+                raise InputError(f"{path} is damaged", [(str(path), str(error))]) from None
+            if not length:
+                return
+            file.read += length
+            file.messages += len(messages)
+            yield messages
+
+    def _file_of(self, stream: BinaryIO) -> ReadFile:
+        found = os.fstat(stream.fileno())
+        head = os.pread(stream.fileno(), _HEAD, 0)
+        for file in self.state.files:
+            same = (file.device, file.inode) == (found.st_dev, found.st_ino) and found.st_size >= file.read
+            if same and head.startswith(file.head):
+                file.head = head
+                return file
+        made = ReadFile(found.st_dev, found.st_ino, head)
+        self.state.files = [each for each in self.state.files if (each.device, each.inode) != (made.device, made.inode)]
+        self.state.files.append(made)
+        return made
+
+    def _paths(self) -> list[Path]:
+        """The files that are given, and those that a rotation has renamed: `traces-2026-03-01T10-00-00.000.jsonl`."""
+        found: dict[Path, None] = {}
+        for each in self.state.given:
+            path = Path(each)
+            if path.is_dir():
+                found |= dict.fromkeys(
+                    child for child in path.iterdir() if child.suffix in SUFFIXES and child.is_file()
+                )
+                continue
+            rotated = glob.escape(path.stem) + "-*" + glob.escape(path.suffix)
+            found |= dict.fromkeys(child for child in path.parent.glob(rotated) if child.is_file())
+            if path.is_file():
+                found[path] = None
+        return sorted(found)
+
+
+class _Case(msgspec.Struct):
+    case: str
+
+
+def folder_name(given: Sequence[str], params: Mapping[str, Any], digest: Callable[[bytes], str]) -> str:
+    """The name of the folder for these files and parameters, so that the same command goes on."""
+    return f"traces-follow-{digest(canonical_json([sorted(map(os.path.realpath, given)), dict(params)]))[:10]}"

@@ -1,0 +1,122 @@
+"""Traces that a Collector appends: each is counted once, through rotations, kills and late spans."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from evalq.producer.cli import cli
+from evalq.producer.follow import traces as followed
+from evalq.producer.follow.traces import FollowedTraces
+from tests.unit.checks.test_traces import agent, request, span
+
+CHECKS = "defaults:\n  checks: [{contains: Seoul}]\n"
+
+
+def _following(folder: Path, path: Path, settle: float = 0.0) -> FollowedTraces:
+    (folder / "run").mkdir(exist_ok=True)
+    return FollowedTraces(folder / "run", [str(path)], settle, lambda attributes: True)
+
+
+def _counted(folder: Path) -> list[str]:
+    """The traces of all windows that the state knows."""
+    state = json.loads((folder / "run" / followed.STATE).read_text())
+    paths = [folder / "run" / f"window-{number:06}" / "traces.jsonl" for number in range(1, state["window"] + 1)]
+    return [json.loads(line)["case"] for path in paths for line in path.read_text().splitlines()]
+
+
+def _append(path: Path, spans: list[dict[str, Any]]) -> None:
+    with path.open("a") as out:
+        out.write(json.dumps(request(spans)) + "\n")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_trace_is_counted_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans come in any order and twice, files are rotated and cut within a line, and processes are killed."""
+    chance, path = random.Random(seed), tmp_path / "t.jsonl"
+    spans = [each for trace in range(1, 31) for each in agent(trace)]
+    chance.shuffle(spans)
+    spans += chance.sample(spans, 10)
+    store, now = FollowedTraces._store, 0.0
+
+    def killed(self: FollowedTraces) -> None:
+        if chance.random() < 0.3:
+            raise KeyboardInterrupt
+        store(self)
+
+    monkeypatch.setattr(FollowedTraces, "_store", killed)
+    written, rest = 0, b""
+    while written < len(spans) or rest:
+        with path.open("ab") as out:
+            out.write(rest)
+            rest = b""
+            for _ in range(chance.randint(0, 8)):
+                piece = spans[written : written + chance.randint(1, 4)]
+                written += len(piece)
+                if piece:
+                    out.write(json.dumps(request(piece)).encode() + b"\n")
+            if written < len(spans) and chance.random() < 0.4:
+                line = json.dumps(request(spans[written : written + 1])).encode() + b"\n"
+                written += 1
+                out.write(line[:100])
+                rest = line[100:]
+        if not rest and chance.random() < 0.3:
+            path.rename(tmp_path / f"t-2026-03-01T10-00-{written:03}.jsonl")
+        now += 1
+        try:
+            _following(tmp_path, path, settle=1_000).gather(now)
+        except KeyboardInterrupt:
+            continue
+    for later in (1, 2_000):
+        for _ in range(100):
+            try:
+                _following(tmp_path, path, settle=1_000).gather(now + later)
+                break
+            except KeyboardInterrupt:
+                continue
+    monkeypatch.setattr(FollowedTraces, "_store", store)
+    assert sorted(_counted(tmp_path)) == [f"{trace:032x}" for trace in range(1, 31)]
+    assert _following(tmp_path, path, settle=0).gather(now + 9_000) == 0
+    lines = (tmp_path / "run" / "window-000001" / "traces.jsonl").read_text().splitlines()
+    assert {json.loads(line)["extra"]["spans"] for line in lines} == {4}
+
+
+def test_a_trace_waits_for_its_root_and_for_quiet(tmp_path: Path) -> None:
+    """Late spans of a counted trace are left out, and said."""
+    path, spans = tmp_path / "t.jsonl", agent(1)
+    following = _following(tmp_path, path, settle=10)
+    _append(path, spans[1:])
+    assert [following.gather(now) for now in (0, 11)] == [0, 0]
+    _append(path, spans[:1])
+    assert [following.gather(now) for now in (12, 21, 22)] == [0, 0, 1]
+    _append(path, [span(1, 999, 101, 14)])
+    assert following.gather(30) == 0
+    assert following.state.late == 1
+    assert "after it was counted" in following.news[0]
+    _append(path, agent(2)[1:])
+    # Without a root it is given up after some time.
+    assert [_following(tmp_path, path, settle=10).gather(now) for now in (31, 100, 400)] == [0, 0, 1]
+
+
+def test_each_window_is_a_run_of_its_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command makes a run of what came, goes on where it was, and makes none of nothing."""
+    monkeypatch.chdir(tmp_path)
+    Path("checks.yaml").write_text(CHECKS)
+    command = ["checks", "checks.yaml", "--traces", "t.jsonl", "--follow", "--passes", "1", "--settle", "0"]
+    command += ["--suite", "prod", "--by", "route"]
+    _append(tmp_path / "t.jsonl", agent(1) + agent(2, route="a"))
+    first = CliRunner().invoke(cli, command)
+    assert first.exit_code == 0, first.output
+    assert "pass rate 100.0 %" in first.stderr
+    assert "2 new traces" in first.stderr
+    _append(tmp_path / "t.jsonl", agent(3))
+    second, third = (CliRunner().invoke(cli, command) for _ in range(2))
+    assert "1 new traces" in second.stderr
+    assert "0 new traces" in third.stderr
+    runs = [json.loads(path.read_text()) for path in Path("evalq-runs").glob("*/run.json")]
+    assert sorted((run["suite"], run["tags"]["window"]) for run in runs) == [("prod", "1"), ("prod", "2")]
