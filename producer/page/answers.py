@@ -20,16 +20,22 @@ from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import input_of
 from evalq.evalcore.records.inputs import Source, format_suffixes
-from evalq.evalcore.records.tool_calls import NoCall, calls_in
 from evalq.evalcore.views.charts import number
 from evalq.producer.folder.files import ASKED, CALLS, HEAD, LINES, PROMPTS, RECORDS
 from evalq.producer.folder.own_runs import may_read
 from evalq.producer.folder.run_folder import RunFolder
+from evalq.producer.page.conversation import (
+    ShownCall,
+    ShownMessage,
+    as_text,
+    calls_shown,
+    further_facts,
+    messages_shown,
+)
 
 LONGEST = 1 << 22
 """A longer line is cut here."""
 _BLOCK = 1 << 20
-_CALLS = 100
 _ATTEMPTS = 50
 _READ = (ValueError, RecursionError, TypeError, AttributeError, KeyError)
 
@@ -53,15 +59,18 @@ class AttemptFacts(NamedTuple):
 class ShownAnswer(NamedTuple):
     """One recorded output: its text (or why there is none), its tool calls, and the attempts that it took.
 
-    ``question`` is what its own record says that was asked.
+    ``question`` is what its own record says that was asked, ``messages`` the conversation, if it has one. ``further``
+    are facts as the record has them: parts of tokens, the model, why it ended.
     """
 
     text: str
     error: str = ""
-    tools: tuple[tuple[str, str], ...] = ()
+    tools: tuple[ShownCall, ...] = ()
     attempts: tuple[AttemptFacts, ...] = ()
     case: str = ""
     question: ShownQuestion | None = None
+    messages: tuple[ShownMessage, ...] = ()
+    further: tuple[tuple[str, str], ...] = ()
 
     @property
     def seconds(self) -> float | None:
@@ -87,7 +96,7 @@ class ShownAnswer(NamedTuple):
         found += [] if self.seconds is None else [("Seconds", number(self.seconds, "seconds"))]
         if self.tokens is not None:
             found.append(("Tokens", f"{self.tokens[0]:,} in the prompt, {self.tokens[1]:,} in the answer"))
-        return found + ([] if self.cost is None else [("Cost", f"{self.cost:.4g}")])
+        return [*found, *([] if self.cost is None else [("Cost", f"{self.cost:.4g}")]), *self.further]
 
 
 def answer_of(line: bytes) -> ShownAnswer:
@@ -99,15 +108,18 @@ def answer_of(line: bytes) -> ShownAnswer:
     if not isinstance(record, dict):
         return ShownAnswer(as_text(record))
     asked = _asked_in(record)
-    if not {"output", "error", "text"} & record.keys():
+    if not {"output", "error", "text", "messages"} & record.keys():
         return ShownAnswer(as_text(record), question=asked)
     output, text = record.get("output"), record.get("text")
     error = "" if record.get("error") in (None, "") else as_text(record["error"])
     shown = text if isinstance(text, str) else as_text(output) if "output" in record else ""
     attempts, case = record.get("attempts"), str(record.get("case") or "")
     listed = attempts[:_ATTEMPTS] if isinstance(attempts, list) else []
-    tools, made = _tools(record, output, _data(shown)), tuple(_attempt(each) for each in listed)
-    return ShownAnswer(shown, error, tools, made, case, asked)
+    made, messages = tuple(_attempt(each) for each in listed), messages_shown(record.get("messages"))
+    if not shown and not error and "output" not in record:
+        shown = next((each.text for each in reversed(messages) if each.role == "assistant" and each.text), "")
+    tools = calls_shown(record, output, _data(shown)) or tuple(call for each in messages for call in each.calls)
+    return ShownAnswer(shown, error, tools, made, case, asked, messages, further_facts(record))
 
 
 _ASKED = ("input", "prompt", "question")
@@ -126,34 +138,12 @@ def _asked_in(record: dict[str, Json]) -> ShownQuestion | None:
     return ShownQuestion((("", as_text(value)),))
 
 
-def as_text(value: Json) -> str:
-    """A text as it is, and other data as indented JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    except _READ:
-        return str(value)
-
-
 def _data(shown: str) -> Json:
     """The data of an answer that is a text of JSON; None for another."""
     if shown[:1] in ("{", "[") and len(shown) <= LONGEST:
         with contextlib.suppress(*_READ):
             return msgspec.json.decode(shown)
     return None
-
-
-def _tools(*places: Json) -> tuple[tuple[str, str], ...]:
-    """(name, arguments) of each tool call, in the first of the ``places`` that has calls."""
-    for place in places:
-        try:
-            calls = calls_in(place)
-        except (NoCall, *_READ):
-            continue
-        if calls:
-            return tuple((call.name, as_text(call.arguments)) for call in calls[:_CALLS])
-    return ()
 
 
 def _attempt(given: Json) -> AttemptFacts:

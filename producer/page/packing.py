@@ -27,6 +27,7 @@ from evalq.evalcore.views.charts import Evidence, Row, Rows
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page.answers import RecordedAnswers, ShownAnswer, about
 from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
+from evalq.producer.page.conversation import ShownCall
 from evalq.producer.page.render import after_blocks, before_blocks
 
 ALL_UP_TO = 100_000
@@ -146,11 +147,12 @@ class _Packing:
         if first:
             listing.first[-1] = replace(listing.first[-1], question=question, answer=brief(answer))
         asked = [[_shortened(each, _ANSWER) for each in message] for message in question.messages] if question else []
-        tools = [[_shortened(each, _TEXT) for each in call] for call in answer.tools[:_PIECES]]
+        tools = [] if answer.messages else _calls(answer.tools)
+        talk = [[each.role, _shortened(each.text, _TEXT), _calls(each.calls)] for each in answer.messages[:_PIECES]]
         texts = (_shortened(answer.text, _ANSWER), _shortened(answer.error, _TEXT))
-        self._answers.append((asked, *texts, tools, answer.facts()))
+        self._answers.append((asked, *texts, tools, answer.facts(), talk))
         # Repeats have the same question, which takes no room when packed.
-        self._answer_pending += sum(map(len, texts)) + sum(len(each) for call in tools for each in call) + 50
+        self._answer_pending += sum(map(len, texts)) + len(msgspec.json.encode((tools, talk))) + 50
         self._answered += 1
         if len(self._answers) == _EXPLAINED:
             self._flush_answers()
@@ -198,6 +200,14 @@ class _TextRoom:
         self._rows, self._bytes = max(1, self._rows - rows), max(1.0, self._bytes - written)
         share = (self._bytes / self._rows) / (written / rows)
         self.most = max(_LEAST, min(_TEXT, round(self.most * min(2.0, max(0.5, share)))))
+
+
+def _calls(calls: Sequence[ShownCall]) -> list[list[str | bool]]:
+    """Calls for the page's script: name, arguments, outcome, and whether the call failed."""
+    return [
+        [call.name[:_ID], _shortened(call.arguments, _TEXT), _shortened(call.outcome, _TEXT), call.failed]
+        for call in calls[:_PIECES]
+    ]
 
 
 def brief(answer: ShownAnswer) -> ShownAnswer:

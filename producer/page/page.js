@@ -163,7 +163,11 @@
   }
   const passage = (text) => make("div", text.length > 1500 || text.split("\n").length > 26
     ? { class: "said long", dir: "auto", tabindex: "0", role: "group", "aria-label": "Text" } : { class: "said", dir: "auto" }, shown(text));
-  function told([asked, text, error, tools, took]) {
+  const outcome = (came, failed) => came ? [make("p", { class: "role" }, failed ? "Error" : "Result"),
+    make("pre", { tabindex: "0", ...(failed ? { class: "fault" } : {}) }, shown(came))] : [];
+  const calls = (made) => make("ol", { class: "tools" }, ...made.map(([name, given, came, failed]) =>
+    make("li", {}, make("code", { dir: "auto" }, shown(name)), make("pre", { tabindex: "0" }, shown(given)), ...outcome(came, failed))));
+  function told([asked, text, error, tools, took, talk]) {
     const parts = [];
     if (asked.length) {
       parts.push(make("h3", {}, "Question"));
@@ -172,10 +176,10 @@
     parts.push(make("h3", {}, "Answer"));
     if (error) parts.push(make("p", { class: "fault", dir: "auto" }, "No usable answer: " + shown(error)));
     if (text || !error) parts.push(said(text));
-    if (tools.length) {
-      const calls = tools.map(([name, given]) => make("li", {}, make("code", { dir: "auto" }, shown(name)), make("pre", { tabindex: "0" }, shown(given))));
-      parts.push(make("p", { class: "role" }, "Tool calls"), make("ol", { class: "tools" }, ...calls));
-    }
+    if (tools.length) parts.push(make("p", { class: "role" }, "Tool calls"), calls(tools));
+    if (talk.length) parts.push(make("details", { class: "conversation" }, make("summary", {}, "Conversation"),
+      ...talk.map(([role, content, made]) => make("div", { class: "message" }, make("p", { class: "role" }, shown(role)),
+        ...(content ? [said(content)] : []), ...(made.length ? [calls(made)] : [])))));
     parts.push(make("dl", { class: "took" }, ...took.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, shown(value))))));
     return parts;
   }

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from evalq.evalcore.views.charts import Evidence, Mark, Tile, number
-from evalq.evalcore.views.markdown import visible
+from evalq.evalcore.views.markdown import plural, visible
 from evalq.producer.page.answers import AttemptFacts, ShownAnswer, ShownQuestion
 from evalq.producer.page.build import (
     ChartSection,
@@ -29,6 +29,7 @@ from evalq.producer.page.build import (
     TableSection,
     TileSection,
 )
+from evalq.producer.page.conversation import ShownCall, ShownMessage
 
 # HTML as values: text is always escaped, so that no data can become markup.
 
@@ -516,15 +517,36 @@ def answer_block(answer: ShownAnswer, pieces: Sequence[Piece] | None = None, mar
         parts.append(element("p", "No usable answer: ", answer.error[:SHOWN], class_="fault", dir="auto"))
     if answer.text or not answer.error:
         parts.append(said(answer.text, pieces, mark))
-    if answer.tools:
-        calls = [
-            element(
-                "li", element("code", name, dir="auto"), element("pre", arguments[:SHOWN], dir="auto", tabindex="0")
-            )
-            for name, arguments in answer.tools
-        ]
-        parts.append(joined(element("p", "Tool calls", class_="role"), element("ol", *calls, class_="tools")))
+    if answer.messages:
+        parts.append(conversation_block(answer.messages))
+    elif answer.tools:
+        parts.append(joined(element("p", "Tool calls", class_="role"), _calls(answer.tools)))
     return joined(*parts, took(answer))
+
+
+def conversation_block(messages: Sequence[ShownMessage]) -> Html:
+    """A conversation: each message with its role, and its calls with what came of them; a long one is folded."""
+    calls = sum(len(each.calls) for each in messages)
+    summary = f"Conversation: {plural(len(messages), 'message')}, {plural(calls, 'tool call')}"
+    shown = [
+        joined(element("p", each.role, class_="role"), said(each.text) if each.text else None, _calls(each.calls))
+        for each in messages
+    ]
+    blocks = (element("div", each, class_="message") for each in shown)
+    return element("details", element("summary", summary), *blocks, class_="conversation", open=len(messages) <= 12)
+
+
+def _calls(calls: Sequence[ShownCall]) -> Html | None:
+    return element("ol", *map(_call, calls), class_="tools") if calls else None
+
+
+def _call(call: ShownCall) -> Html:
+    parts = [element("code", call.name, dir="auto"), element("pre", call.arguments[:SHOWN], dir="auto", tabindex="0")]
+    if call.outcome:
+        kind = "fault" if call.failed else None
+        parts.append(element("p", "Error" if call.failed else "Result", class_="role"))
+        parts.append(element("pre", call.outcome[:SHOWN], dir="auto", tabindex="0", class_=kind))
+    return element("li", *parts)
 
 
 def took(answer: ShownAnswer) -> Html | None:
