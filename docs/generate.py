@@ -19,7 +19,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Params
 from evalq.evalcore.model.life import LEDGER_STATES, MEANING, MOVES, next_step
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
-from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing
+from evalq.evalcore.trust import KEY_VARIABLES, TABLE, WRITERS, Reach, Thing
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.views.metrics import LABELS
 from evalq.workers.exporter.catalogue import FAMILIES
@@ -204,7 +204,10 @@ def security_page() -> str:
         (f"{writer.value}: {WRITERS[writer]}", *(words.get(row.reach(thing), f"in {row.within}") for thing in Thing))
         for writer, row in TABLE.items()
     ]
-    return before + begin + table(("who", *(thing.value for thing in Thing)), rows) + end + rest.partition(end)[2]
+    listed = ", ".join(f"`{kind}:MODEL` {name}" for kind, name in KEY_VARIABLES.items())
+    keys = f"\nOf keys, a target that the command line names without a file reads one variable: {listed}.\n"
+    made = table(("who", *(thing.value for thing in Thing)), rows) + keys
+    return before + begin + made + end + rest.partition(end)[2]
 
 
 def pages() -> dict[Path, str]:

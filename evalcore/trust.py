@@ -99,6 +99,14 @@ WRITERS: Mapping[Writer, str] = {
 }
 
 
+KEY_VARIABLES: Mapping[str, str] = {
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+}
+"""{provider: the one variable that its key is read from}, for a target that the command line names without a file."""
+
+
 def allows(
     writer: Writer, thing: Thing, value: str | os.PathLike[str] = "", within: Iterable[str | os.PathLike[str]] = ()
 ) -> bool:

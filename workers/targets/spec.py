@@ -15,14 +15,13 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from evalq.evalcore.errors import UsageError
+from evalq.evalcore.trust import KEY_VARIABLES
 
 FORMS = (
     *("openai:MODEL", "anthropic:MODEL", "gemini:MODEL", "ollama:MODEL"),
     *("http://HOST/PATH", "python:MODULE:FUNCTION", "command:PROGRAM"),
 )
 """What can be named without a file."""
-KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
-"""The one variable of the environment that a provider's key is read from."""
 _URLS = {
     "openai": "https://api.openai.com/v1",
     "anthropic": "https://api.anthropic.com",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evalq.evalcore.records.yaml import load
+from evalq.evalcore.trust import KEY_VARIABLES
 from evalq.workers.targets import load_targets
-from evalq.workers.targets.spec import KEY_VARIABLES
 from tests.integration.harness import evalq
 
 AGENT = 'def answer(call):\n    return \'42 Paris {"country": "France"}\'\n'
