@@ -1,7 +1,8 @@
 """Import cases, targets and recorded outputs from another tool's files.
 
-TOOL is bfcl, deepeval, inspect, lm-eval, openai-evals, promptfoo or tau2; without it, evalq takes the tool whose file
-FILE is. The command lists everything without a counterpart, with its place and the reason. It runs no code in the
+TOOL is atif, bfcl, claude-code, codex, deepeval, inspect, langfuse, langsmith, lm-eval, openai-evals, phoenix,
+promptfoo, swe-agent or tau2; without it, evalq takes the tool whose file FILE is. The command lists everything without
+a counterpart, with its place and the reason. It runs no code in the
 files.
 """
 
