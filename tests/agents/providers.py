@@ -365,7 +365,7 @@ class Provider:
     """All APIs behind one port. ``reply`` replaces what is said: (status, body, headers).
 
     A stream is sent in pieces of ``cut`` bytes; ``edit`` changes its text before, and after ``most`` bytes of it the
-    connection is closed. ``seconds`` pass before the first piece, and before the last event.
+    connection is closed; while ``open``, its body does not end. ``seconds`` pass before it, and after each piece.
     """
 
     def __init__(self) -> None:
@@ -374,6 +374,7 @@ class Provider:
         self.headers: dict[str, str] = {}
         self.cut = 1 << 20
         self.most: int | None = None
+        self.open = False
         self.edit: Callable[[str], str] = str
         self.seconds = 0.0
         self.requests: list[dict[str, Any]] = []
@@ -422,6 +423,8 @@ class Provider:
             await asyncio.sleep(self.seconds)
         if len(part) < len(data):
             return False
+        while self.open:
+            await asyncio.sleep(0.05)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True

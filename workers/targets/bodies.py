@@ -106,28 +106,33 @@ async def read_body(response: httpx.Response, most: int) -> ReplyBody:
 
 # -- the body of a reply that is a stream of events ------------------------------------------------------
 
-_EVENTS_LONGER = 16
+_EVENTS_LONGER = 8
 """A stream may be so many times longer than max_bytes: each few letters come with the names of all their keys."""
-_END_SECONDS = 1.0
+_END_SECONDS = 0.5
 """How long evalq waits for the end of the body, after the stream said its end."""
 EVENT_STREAM = "text/event-stream"
 _DONE = "[DONE]"
 
 
 class StreamBody(msgspec.Struct):
-    """What a stream gave: the ``value`` of the reply, or the failure; ``whole``: it was read to the end of its body."""
+    """What a stream gave: the ``value`` of the reply and its ``text``, or the failure, and how its text ``begin``s.
+
+    ``seconds`` until it said its end; ``whole``: it was read to the end of its body.
+    """
 
     value: Any = None
     failed: StreamFailed | None = None
     size: int = 0
+    seconds: float = 0.0
     first_seconds: float | None = None
     whole: bool = False
+    text: str = ""
     begin: str = ""
 
 
 async def read_stream(response: httpx.Response, most: int, joined: Joined, began: float) -> StreamBody:
     """Read events until their end. Raises httpx.HTTPError if the connection fails before it."""
-    reader, read = EventReader(), StreamBody()
+    reader, read = EventReader(most), StreamBody()
     try:
         body = _Unpacked(response, most * _EVENTS_LONGER)
         async with contextlib.aclosing(body.of(response.aiter_raw())) as pieces:
@@ -145,11 +150,15 @@ async def read_stream(response: httpx.Response, most: int, joined: Joined, began
                 read.whole = True
                 for event in reader.end():
                     _take(joined, event)
-            read.value = joined.value()
+            read.value, read.seconds = joined.value(), time.monotonic() - began
+            read.text = msgspec.json.encode(read.value).decode()
+            if len(read.text) > most:
+                raise StreamFailed("bad_output", f"the reply is longer than max_bytes, {most}")
             if not read.whole:
                 read.whole = await _rest_comes(pieces)
     except (StreamFailed, _BadBody) as error:
-        read.failed = error if isinstance(error, StreamFailed) else StreamFailed("server", str(error))
+        read.failed = error if isinstance(error, StreamFailed) else StreamFailed("bad_output", str(error))
+        read.seconds = time.monotonic() - began
     return read
 
 

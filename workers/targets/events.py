@@ -24,13 +24,15 @@ class EventReader:
     """Reads events from the bytes of a reply, however they are cut into pieces.
 
     Lines may end with CRLF, LF or CR. Comments, ids and waits are skipped, and an event without its last, empty line
-    is none: the stream was cut there.
+    is none: the stream was cut there. `feed` raises StreamFailed for an event of more than ``most`` bytes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 1 << 30) -> None:
+        self._most = most
         self._rest = bytearray()
         self._searched = 0
         self._type, self._data = "", list[str]()
+        self._held = 0
         self._begun = False
 
     def feed(self, piece: bytes) -> list[ServerEvent]:
@@ -52,6 +54,8 @@ class EventReader:
                 events.append(event)
             start = end.end()
         del self._rest[:start]
+        if len(self._rest) + self._held > self._most:
+            raise StreamFailed("bad_output", f"an event of the stream is longer than max_bytes, {self._most}")
         self._searched = len(self._rest) - 1 if self._rest.endswith(b"\r") else len(self._rest)
         return events
 
@@ -62,12 +66,13 @@ class EventReader:
     def _line(self, line: bytes) -> ServerEvent | None:
         if not line:
             event = ServerEvent(self._type, "\n".join(self._data)) if self._data else None
-            self._type, self._data = "", []
+            self._type, self._data, self._held = "", [], 0
             return event
         name, _, value = line.partition(b":")
         text = value.removeprefix(b" ").decode(errors="replace")
         if name == b"data":
             self._data.append(text)
+            self._held += len(line)
         elif name == b"event":
             self._type = text
         return None

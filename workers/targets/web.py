@@ -261,7 +261,7 @@ class Web:
         seconds = time.monotonic() - began
         limits = rate_limits(response.headers)
         if stream is not None:
-            return _streamed(stream, len(content), seconds, limits, response.status_code)
+            return _streamed(stream, len(content), limits, response.status_code)
         return await _replied(response, read, len(content), seconds, limits)
 
 
@@ -270,17 +270,16 @@ def _is_stream(response: httpx.Response) -> bool:
     return kind.partition(";")[0].strip().lower() == EVENT_STREAM
 
 
-def _streamed(stream: StreamBody, asked: int, seconds: float, limits: RateLimits, status: int) -> Reply | Failure:
+def _streamed(stream: StreamBody, asked: int, limits: RateLimits, status: int) -> Reply | Failure:
     """The reply in the events of a stream, or why there is none."""
     if stream.failed is not None:
         failed = stream.failed
         return Failure(
             kind=failed.kind, reason=failed.reason, text=stream.begin[:_SHOWN], status=status,
-            finish_reason=failed.finish, first_token_seconds=stream.first_seconds, latency_seconds=seconds,
+            finish_reason=failed.finish, first_token_seconds=stream.first_seconds, latency_seconds=stream.seconds,
             limits=limits,
         )  # fmt: skip
-    text = msgspec.json.encode(stream.value).decode()
-    return Reply(stream.value, text, limits, seconds, asked, stream.size, stream.first_seconds)
+    return Reply(stream.value, stream.text, limits, stream.seconds, asked, stream.size, stream.first_seconds)
 
 
 async def _replied(

@@ -62,8 +62,6 @@ def test_base64_of_floats_is_the_same_vector(service: tuple[Agent, str], tmp_pat
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        ({"data": []}, "not an embedding"),
-        ({"choices": [{"message": {"content": "hi"}}]}, "not an embedding"),
         ({"data": [{"embedding": []}]}, "0 numbers; a vector has"),
         ({"data": [{"embedding": [0, 0.0]}]}, "all of its numbers are 0"),
         ({"data": [{"embedding": [1, "2"]}]}, "not a finite number"),
@@ -81,6 +79,17 @@ def test_what_is_no_vector_is_bad_output(
     assert isinstance(found, Failure)
     assert found.kind == "bad_output"
     assert reason in found.reason
+
+
+@pytest.mark.parametrize("body", [{"data": []}, {"choices": [{"message": {"content": "hi"}}]}, {}, [], None])
+def test_what_is_no_reply_of_embeddings_is_the_servers_failure(
+    service: tuple[Agent, str], tmp_path: Path, body: Any
+) -> None:
+    """It is tried again: no model gave it."""
+    found = ask(tmp_path, {"base_url": service[1]}, json.dumps({"do": "raw", "body": json.dumps(body)}))
+    assert isinstance(found, Failure)
+    assert found.kind == "server"
+    assert "not an embedding: the reply" in found.reason
 
 
 def test_model_and_dimensions_can_be_chosen(tmp_path: Path) -> None:

@@ -194,6 +194,28 @@ def _last_body(server: Provider) -> str:
     return "".join(providers._spoken(path)[1](server.says))
 
 
+def test_a_stream_that_does_not_end_ends_the_call(provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """Comments for ever, a line for ever, more than an answer may be, and a body that stays open behind its end."""
+    server, url = provider
+    target = entry("openai", url, stream=True, max_bytes=4096, timeout_seconds=1.5)
+    server.cut = 512
+    for edit, kind, said in (
+        (lambda text: "data: " + "x" * 100_000, "bad_output", "an event of the stream is longer than max_bytes, 4096"),
+        (lambda text: "data: x\n" * 10_000, "bad_output", "an event of the stream is longer than max_bytes, 4096"),
+        (lambda text: ": wait\n\n" * 10_000, "bad_output", "the reply is longer than max_bytes, 32768"),
+        (lambda text: text.replace('"index": 0', '"index": 1'), "server", "not a chat completion"),
+    ):
+        server.edit = edit
+        result = failure(tmp_path, target)
+        assert (result.kind, said in result.reason) == (kind, True), result.reason
+    server.edit, server.says = str, Says(text="word " * 1000)
+    assert failure(tmp_path, {**target, "max_bytes": 1 << 12}).kind == "bad_output"
+    assert answer(tmp_path, {**target, "max_bytes": 1 << 20}).text == "word " * 1000
+    server.says, server.open = Says(), True
+    results = ask(tmp_path, target, "one", "two")
+    assert all(isinstance(result, Answered) and result.latency_seconds < 0.4 for result in results), results
+
+
 ERRORS = {
     "openai": 'data: {"error": {"message": "Slow down", "type": "requests", "code": "rate_limit_exceeded"}}\n\n',
     "azure": 'data: {"error": {"message": "Slow down", "code": "429"}, "code": "too_many_requests"}\n\n',

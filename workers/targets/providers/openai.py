@@ -14,7 +14,7 @@ from pydantic import Field
 from evalq.evalcore.model.calls import pack_vector
 from evalq.evalcore.records.answers import text_of
 from evalq.evalcore.records.json_values import NothingThere, find_at
-from evalq.workers.targets.answers import Answered, Call, Failure
+from evalq.workers.targets.answers import Answered, Call, Failure, begin_of
 from evalq.workers.targets.events import cut_off, error_of
 from evalq.workers.targets.http import (
     BaseUrls,
@@ -228,7 +228,11 @@ class EmbeddingsClient(PostingClient):
             return reply
         try:
             vector = pack_vector(_floats(find_at(reply.value, ("data", 0, "embedding"))))
-        except (NothingThere, ValueError) as error:
+        except NothingThere as error:
+            # Some other service's JSON: nothing that the model gave.
+            reason = f"not an embedding: {error}; check base_url; the reply begins: {begin_of(reply.text)}"
+            return bad_reply(reply, reason, reply.text[:_SHOWN], kind="server")
+        except ValueError as error:
             return bad_reply(reply, f"not an embedding: {error}", reply.text[:_SHOWN])
         return Answered(
             text=msgspec.json.encode({"vector": vector}).decode(),
