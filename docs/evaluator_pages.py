@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Option, Params
+from evalq.evalcore.contract.params import shown_fields
 from evalq.evalcore.views.markdown import table
 
 FOLDER = Path(__file__).parent / "reference" / "evaluators"
@@ -67,7 +68,7 @@ def _params(evaluator: Evaluator[Any, Any]) -> str:
 
 
 def _rows(model: type[Params], prefix: str, inner: dict[str, type[Params]]) -> Iterator[tuple[object, ...]]:
-    for name, field in model.model_fields.items():
+    for name, field in shown_fields(model).items():
         nested = _model(field.annotation)
         if nested is not None and not field.is_required() and typing.get_origin(field.annotation) is None:
             yield from _rows(nested, f"{prefix}{name}.", inner)

@@ -19,6 +19,7 @@ from evalq.evalcore.contract.evaluator import (
     Params,
     Request,
     State,
+    begin_request,
     inputs_of,
     plain_input,
 )
@@ -27,6 +28,8 @@ from evalq.evalcore.contract.partial import ChunkAnswer, decode, encode
 from evalq.evalcore.errors import InputError, NothingEvaluated, UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json, as_written
+from evalq.evalcore.model.lines import whole as whole_report
+from evalq.evalcore.model.lines import with_lines
 from evalq.evalcore.model.manifest import location
 from evalq.evalcore.model.state import Tally, omissions
 from evalq.evalcore.records.cut import batches, opened
@@ -113,7 +116,7 @@ class Fold:
             "evaluator": evaluator.name,
             "evaluator_version": evaluator.version,
             # SPEC, Result keys: a report has no key for how a run was cut, or where it ran.
-            "params": self._params.model_dump(mode="json"),
+            "params": evaluator.command.shown(self._params.model_dump(mode="json")),
             "inputs": [
                 {"name": source.name, "sha256": source.sha256, "records": result.tally.total}
                 for source, result in zip(inputs, results, strict=True)
@@ -168,11 +171,15 @@ def evaluate_files(
     listed = [paths] if isinstance(paths, str | Path) else paths
     asked = request_of(chosen, [str(path) for path in listed], params or {}, options or {})
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
-        request = chosen.command.request(chosen.command.prepare(asked, Path(scratch) / "traces").request)
+        request, beside = begin_request(chosen, chosen.command.prepare(asked, Path(scratch) / "traces").request)
         checked = validate(chosen.Params, request.params, "params")
         sources = inputs_of(chosen, request)
         # Keep all of them until the end: settling an input may read it again.
         sources = [plain_input(chosen, source, Path(scratch)) for source in sources]
+        if beside is not None:
+            beside.write(Path(scratch))
+            sources = [beside.join(source, Path(scratch)) for source in sources]
+        checked = chosen.command.attach(checked, Path(scratch))
         fold = Fold(chosen, checked, len(sources))
         summaries: list[InputSummary] = []
         lines: list[bytes] = []
@@ -187,12 +194,13 @@ def evaluate_files(
                     lines.extend(outcome.lines)
             # The limit is for all inputs together.
             left = None if left is None else left - cutter.records
-            summaries.append(InputSummary(source.name, source.given, cutter.sha256, source.members))
+            summaries.append(InputSummary(source.name, source.given, source.sha256 or cutter.sha256, source.members))
 
         def reopen(index: int) -> BinaryIO:
-            return open_input(sources[index].path)
+            return open_input(sources[index].cut_path)
 
         report, closing = fold.finish(summaries, reopen, Path(scratch))
+        report = whole_report(with_lines(report, Path(scratch)))
     # The same as read from report.json: an inline report must not differ by tuples or the order of keys.
     return Evaluation(as_written(report), lines + closing)
 

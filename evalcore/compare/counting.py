@@ -25,6 +25,7 @@ from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Attempt, count_served
 from evalq.evalcore.model.canonical import Json, as_written, canonical_json, digest
+from evalq.evalcore.model.lines import Lines, with_markers
 from evalq.evalcore.model.manifest import input_of
 from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.metrics import whole
@@ -141,7 +142,7 @@ class CaseCounter:
             specification=digest(canonical_json(params)),
             report=digest_of_report,
             records=dict(report["records"]),
-            results=report["results"],
+            results=with_markers(report["results"]),
             cases=msgspec.structs.replace(
                 summary,
                 unrecorded=unrecorded,
@@ -228,10 +229,15 @@ def _gaps(have: Mapping[tuple[str, int], int], asked: Mapping[str, Mapping[int, 
 def _specified(params: Mapping[str, Any]) -> dict[str, str]:
     """{case: the digest of its input and checks}, for parameters that list their cases by id."""
     cases = params.get("cases")
-    if not isinstance(cases, list) or not all(isinstance(case, dict) and "id" in case for case in cases):
+    if not isinstance(cases, list | Lines):
         return {}
-    specified = ({key: value for key, value in case.items() if key not in _BESIDE} for case in cases)
-    return {str(case["id"]): digest(canonical_json(case))[:_DIGITS] for case in specified}
+    specified = {}
+    for case in cases:
+        if not isinstance(case, dict) or "id" not in case:
+            return {}
+        kept = {key: value for key, value in case.items() if key not in _BESIDE}
+        specified[str(case["id"])] = digest(canonical_json(kept))[:_DIGITS]
+    return specified
 
 
 # Usage of the live calls of a run: time, tokens and money, from its outputs.jsonl.

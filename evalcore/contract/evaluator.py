@@ -30,6 +30,7 @@ from evalq.evalcore.views.metrics import Metric, Panel
 
 __all__ = [
     "Batch",
+    "Beside",
     "Calls",
     "Command",
     "CommandLine",
@@ -56,6 +57,7 @@ __all__ = [
     "Views",
     "WholeInput",
     "asks_recorded",
+    "begin_request",
     "dead_outcome",
     "inputs_of",
     "live_calls",
@@ -213,6 +215,23 @@ def _as_it_is(request: Request, folder: Path) -> Prepared:
     return Prepared(request)
 
 
+class Beside(Protocol):
+    """Parameters of a request that are too long for a plan: a run has them in files of its folder."""
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a new run folder. Raises OSError."""
+
+    def join(self, source: Source, folder: Path) -> Source:
+        """``source``, a plain file, with what each of its records needs: `Source.joined` is a file in ``folder``.
+
+        Raises OSError.
+        """
+
+
+def _as_they_are(params: Any, folder: Path) -> Any:
+    return params
+
+
 class CommandLine(msgspec.Struct, frozen=True):
     """The additions of an evaluator's command to the common ones: ``options``, and further ``commands`` without a run.
 
@@ -224,6 +243,10 @@ class CommandLine(msgspec.Struct, frozen=True):
 
     ``traces`` says that ``--follow`` evaluates traces window by window: it gives which traces of a request count, by
     their attributes.
+
+    ``begin`` does the same for a run that has a folder: it also gives the parameters that are kept there, if there are
+    any. ``attach`` then gives the parameters with that folder, to make the report, and ``shown`` the plain parameters
+    as the report has them.
     """
 
     options: tuple[Option, ...] = ()
@@ -232,6 +255,9 @@ class CommandLine(msgspec.Struct, frozen=True):
     request: Callable[[Request], Request] = _unchanged
     prepare: Callable[[Request, Path], Prepared] = _as_it_is
     traces: Callable[[Request], Callable[[Mapping[str, Any]], bool]] | None = None
+    begin: Callable[[Request], tuple[Request, Beside | None]] | None = None
+    attach: Callable[[Any, Path], Any] = _as_they_are
+    shown: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
 
 def _no_stopping(request: Request) -> None:
@@ -491,6 +517,17 @@ def plain_input(evaluator: Evaluator[Any, Any], source: Source, folder: Path, mo
     if source.layout is not None:
         return convert(source, folder, evaluator.gathering.fields, most)
     return spool(source, folder, evaluator.gathering.line, most)
+
+
+def begin_request(
+    evaluator: Evaluator[Any, Any], request: Request, *, whole: bool = False
+) -> tuple[Request, Beside | None]:
+    """The complete request of a run with a folder, and what of its parameters is kept there; ``whole``: nothing is.
+
+    Raises ConfigError, UsageError, InputError.
+    """
+    begin = evaluator.command.begin
+    return (evaluator.command.request(request), None) if begin is None or whole else begin(request)
 
 
 def asks_recorded(evaluator: Evaluator[Any, Any], request: Request) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from evalq.evalcore.contract.evaluator import Option, Params
 from evalq.evalcore.errors import ConfigError
@@ -80,7 +81,12 @@ def _known(model: type[Params], path: tuple[Any, ...]) -> list[str]:
         if inner is None:
             return ["see the documentation"]
         model = inner
-    return sorted(model.model_fields)
+    return sorted(shown_fields(model))
+
+
+def shown_fields(model: type[Params]) -> dict[str, FieldInfo]:
+    """The fields that users set, without those that only evalq does (``repr=False``)."""
+    return {name: field for name, field in model.model_fields.items() if field.repr}
 
 
 def _model_in(annotation: Any) -> type[Params] | None:

@@ -21,11 +21,20 @@ def canonical_json(value: Json) -> bytes:
     """Encode ``value`` in evalq's only form, without a newline.
 
     Raises ValueError for NaN and infinities, which JSON cannot hold. A lone surrogate, which UTF-8 cannot hold, stays
-    an escape.
+    an escape. A list in a file (`evalq.evalcore.model.lines`) stands there by its marker.
     """
     # The standard library rather than msgspec, which writes NaN as null and refuses lone surrogates.
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_marker
+    )
     return text.encode("utf-8", "backslashreplace")
+
+
+def _marker(value: object) -> Json:
+    marker = getattr(value, "marker", None)
+    if marker is None:
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return dict(marker)
 
 
 def canonical_line(value: Json) -> bytes:
@@ -49,7 +58,7 @@ def read_again(data: bytes) -> Json:
 def longer_than(value: Json, most: int) -> bool:
     """Whether ``value`` takes more than ``most`` bytes as JSON without spaces."""
     try:
-        return len(msgspec.json.encode(value)) > most
+        return len(msgspec.json.encode(value, enc_hook=_marker)) > most
     except UnicodeEncodeError:  # a lone surrogate
         return len(canonical_json(value)) > most
 

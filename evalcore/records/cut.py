@@ -418,12 +418,12 @@ def opened(
     limit: int | None = None,
 ) -> Iterator[Cutter]:
     """The cutter of a plain file, behind its header; arguments as in `Cutter`. Raises InputError, OSError."""
-    with open_input(source.path) as stream:
+    with open_input(source.cut_path) as stream:
         yield Cutter(stream, fmt, source.name, required, size=size, limit=limit)
 
 
 def batches(cutter: Cutter, source: Source) -> Iterator[Batch]:
     """The records of ``source``, chunk by chunk; this reads the file a second time. Raises InputError."""
     for span in cutter.spans():
-        data = read_span(source.path, span)
+        data = read_span(source.cut_path, span)
         yield Batch(source.name, span.first_line, data, cutter.columns, span.of(source.members))

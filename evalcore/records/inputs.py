@@ -40,7 +40,8 @@ class Source(msgspec.Struct, frozen=True):
     """One input: its ``name`` in reports (unique in a run), the path as ``given``, and the ``path`` to read.
 
     ``members`` are the files of a folder that is one input. `spool` makes a line of each. With a ``layout``, the
-    records are not yet the lines that are evaluated.
+    records are not yet the lines that are evaluated. ``joined`` is a file to evaluate in place of ``path``, each line
+    of which also has what evaluating it needs; ``sha256`` is then the digest of ``path``.
     """
 
     name: str
@@ -48,6 +49,14 @@ class Source(msgspec.Struct, frozen=True):
     path: str
     members: tuple[str, ...] = ()
     layout: Layout | None = None
+    # Left out of run.json by runs without them.
+    joined: str | msgspec.UnsetType = msgspec.UNSET
+    sha256: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def cut_path(self) -> str:
+        """The file that is cut into chunks."""
+        return self.joined or self.path
 
     @property
     def files(self) -> list[str]:

@@ -55,15 +55,25 @@ def read_object(line: bytes) -> dict[str, Any]:
     return value
 
 
-_LONG_NUMBER = re.compile(rb"[0-9]{15}")
+_LONG_NUMBER = b"0" * 15
 """Decoders read long numbers differently."""
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_BEFORE_COLON = (b" :", b"\t:", b"\r:", b"\n:")
+
+
+def _has_spaced_colon(data: bytes) -> bool:
+    """Whether a key may have white space before its colon."""
+    for each in _BEFORE_COLON:
+        if each in data:
+            return _SPACED_COLON.search(data) is not None
+    return False
 
 
 def _plain_object(line: bytes) -> dict[str, Any] | None:
     """The object in a line that is surely valid: as `read_object` in a fifth of the time; None for other lines."""
     if len(line) > _LONG or line.count(b"{") + line.count(b"[") > MAX_DEPTH or b"\\u" in line:
         return None
-    if _LONG_NUMBER.search(line) or _SPACED_COLON.search(line):
+    if _LONG_NUMBER in line.translate(_ZEROS) or _has_spaced_colon(line):
         return None
     try:
         value = msgspec.json.decode(line)
@@ -242,7 +252,7 @@ def repeated_keys(data: bytes, value: Any) -> list[str]:
     """The paths of keys that an object in ``data`` repeats, in the order of objects. ``data`` decodes to ``value``."""
     # Fast check: each key adds one `":`, and decoding loses repeated keys, so the re-encoded value has fewer. A string
     # can contain `":` too, but then on both sides. Escapes and spaces before a colon need the full check below.
-    plain = b"\\u00" not in data and _SPACED_COLON.search(data) is None
+    plain = b"\\u00" not in data and not _has_spaced_colon(data)
     if plain and data.count(b'":') == msgspec.json.encode(value).count(b'":'):
         return []
     # Numbers are not converted: only keys matter, and one of thousands of digits is slow to convert, or refused.

@@ -52,6 +52,16 @@ class Mark(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class FirstMarks(list[Mark]):
+    """The first rows of a chart that has ``total``: a page shows no more than MOST_MARKS."""
+
+    total = 0
+
+
+MOST_MARKS = 1_000
+"""Rows of a chart, at most: browsers take seconds for more."""
+
+
 def _no_line(report: Mapping[str, Json]) -> float | None:
     return None
 

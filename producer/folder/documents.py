@@ -18,6 +18,7 @@ from evalq.evalcore.fold import REPORT_SCHEMA
 from evalq.evalcore.model.calls import Lineage
 from evalq.evalcore.model.canonical import Json, longer_than
 from evalq.evalcore.model.life import RunState
+from evalq.evalcore.model.lines import with_lines
 from evalq.evalcore.records.inputs import Source
 
 SCHEMA = 1
@@ -191,8 +192,16 @@ class _ReportFrame(msgspec.Struct):
 
 
 def read_report(path: Path) -> dict[str, Json]:
-    """The report in the file at ``path``. Raises WireError if this evalq cannot read it, OSError."""
-    return report_of(read_plain(path), str(path))
+    """The report in the file at ``path``; long lists are read from files beside it when they are used.
+
+    Raises WireError if this evalq cannot read it, OSError.
+    """
+    report = report_of(read_plain(path), str(path))
+    try:
+        found: dict[str, Json] = with_lines(report, path.parent)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise WireError(f"{path} is not a report as this evalq writes it ({error}): {_NEXT}") from error
+    return found
 
 
 def report_of(data: bytes, origin: str) -> dict[str, Json]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Evaluator, Params, Request, inputs_of, plain_input
+from evalq.evalcore.contract.evaluator import Beside, Evaluator, Params, Request, begin_request, inputs_of, plain_input
 from evalq.evalcore.contract.params import validate
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.contract.scoring import needs_scorer
@@ -100,7 +100,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     """The options of a run beside the evaluator's request.
 
     ``out`` is the run folder itself; ``under`` is a folder in which it gets the first free name after ``name`` or the
-    evaluator.
+    evaluator. ``whole``: the plan has all parameters, for workers that finish the run without its folder.
     """
 
     out: Path | None = None
@@ -114,6 +114,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     once: str = ""
     unpack_bytes: int = MAX_UNPACKED_BYTES
     keep_prompts: bool = True
+    whole: bool = False
 
 
 # The inputs of a begun run, which may have changed since.
@@ -122,13 +123,13 @@ class RunOptions(msgspec.Struct, frozen=True):
 def open_source(source: Source) -> BufferedReader:
     """The bytes of an input. Raises InputChanged if the file cannot be read any more."""
     with _source_readable(source):
-        return open_input(source.path)
+        return open_input(source.cut_path)
 
 
 def read_source(source: Source, span: Span) -> bytes:
     """The bytes of ``span``; fewer if the file has become shorter. Raises InputChanged as `open_source` does."""
     with _source_readable(source):
-        return read_span(source.path, span)
+        return read_span(source.cut_path, span)
 
 
 def total_bytes(sources: Sequence[Source]) -> int:
@@ -136,7 +137,7 @@ def total_bytes(sources: Sequence[Source]) -> int:
     total = 0
     for source in sources:
         with _source_readable(source):
-            total += Path(source.path).stat().st_size
+            total += Path(source.cut_path).stat().st_size
     return total
 
 
@@ -145,17 +146,23 @@ def _absolute(source: Source) -> Source:
     return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
 
 
+def _settled(source: Source, folder: RunFolder) -> Source:
+    """The source with its paths once ``folder`` has its final name."""
+    joined = folder.settled(source.joined) if source.joined else msgspec.UNSET
+    return msgspec.structs.replace(source, path=folder.settled(source.path), joined=joined)
+
+
 def _root_of(source: Source) -> Path:
     """The folder that a planned path is relative to: the current one, or the input's folder outside of it."""
-    real, here = Path(os.path.realpath(source.path)), Path.cwd().resolve()
+    real, here = Path(os.path.realpath(source.cut_path)), Path.cwd().resolve()
     return here if real.is_relative_to(here) else real.parent
 
 
 def _below_root(source: Source) -> str:
     """The path below `_root_of`. Raises InputError for a link to a path that is not UTF-8."""
     # The plan has no links: workers read below their own roots, and must not follow a link out of them.
-    real = os.path.realpath(source.path)
-    if is_text(source.path) and not is_text(real):
+    real = os.path.realpath(source.cut_path)
+    if is_text(source.cut_path) and not is_text(real):
         raise InputError("no input", [(source.given, f"it leads to {real!a}, which is not text in UTF-8: rename it")])
     return os.path.relpath(real, _root_of(source))
 
@@ -219,7 +226,8 @@ class Job:
         self.manifest = manifest
         self.key = key
         self.evaluator: Evaluator[Any, Any] = plugins.get(header.evaluator)
-        self.params: Params = params or validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
+        params = params or validate(self.evaluator.Params, header.params, str(folder.path / "manifest"))
+        self.params: Params = self.evaluator.command.attach(params, folder.final_path)
 
     @property
     def run(self) -> str:
@@ -249,7 +257,7 @@ class Job:
         Raises InputError, ConfigError, UsageError or StorageError, and removes the folder then; RunExistsError for
         --once.
         """
-        request = evaluator.command.request(request)
+        request, beside = begin_request(evaluator, request, whole=folder is not None or options.whole)
         params = validate(evaluator.Params, request.params, f"{evaluator.name} parameters")
         if not request.inputs:
             raise InputError("no input given: name files, folders, globs or - for standard input")
@@ -263,7 +271,7 @@ class Job:
                 options,
                 evaluator.name,
                 run,
-                lambda made: cls._fill(made, run, evaluator, params, sources, request, options),
+                lambda made: cls._fill(made, run, evaluator, params, sources, request, options, beside),
                 again=all(source.path != "-" for source in sources),
             )
         except RunExistsError:
@@ -283,6 +291,7 @@ class Job:
         found: list[Source],
         request: Request,
         options: RunOptions,
+        beside: Beside | None = None,
     ) -> Job:
         """Begin the run in ``folder``, which may get its final name later."""
         begun, began = folder.begun, datetime.now(UTC).isoformat(timespec="seconds")
@@ -290,7 +299,10 @@ class Job:
             most = options.unpack_bytes
             plain = [_absolute(plain_input(evaluator, source, folder.spool, most)) for source in found]
             columns = [_columns(source, evaluator) for source in plain]
-            sources = [msgspec.structs.replace(source, path=folder.settled(source.path)) for source in plain]
+            if beside is not None:
+                beside.write(folder.path)
+                plain = [beside.join(source, folder.spool) for source in plain]
+            sources = [_settled(source, folder) for source in plain]
             header = _header(run, evaluator, params, sources, columns, options)
             manifest, key = Manifest(folder), _keep_key(folder)
             if not begun:  # run.json comes last, and makes it a run

@@ -126,6 +126,7 @@ class StartArguments(msgspec.Struct, frozen=True, kw_only=True):
             tags=_tags_from(self.tags),
             once=self.once or "",
             unpack_bytes=unpack_bytes,
+            whole=self.detach,
         )
 
 

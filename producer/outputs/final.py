@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.files import replacing, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_json, canonical_line, uncollected
+from evalq.evalcore.model.lines import Lines, has_lines, with_markers
 from evalq.evalcore.naming import is_text
 from evalq.evalcore.records.yaml import Dumper, FastDumper
 from evalq.evalcore.views.charts import Summary
@@ -50,21 +51,21 @@ def render(
     With a ``timestamp``, json and yaml have the form of the evaluator's specification.
     """
     if timestamp and fmt in ("json", "yaml"):
-        document = evaluator.views.document(report, timestamp)
-        if document != report:
+        document = with_markers(evaluator.views.document(report, timestamp))
+        if document != with_markers(report):
             return _plain(fmt, document)
     if fmt == "markdown":
         return visible(evaluator.views.markdown(report, options))
     if fmt == "json":
         return canonical_json(report).decode() + "\n"
     if fmt == "yaml":
-        return yaml_text(dict(report), sort_keys=True)
+        return yaml_text(with_markers(report), sort_keys=True)
     return ""
 
 
 def results_yaml(evaluator: Evaluator[Any, Any], report: Mapping[str, Json], timestamp: str, size: int) -> str:
     """The text of results.yaml; ``size`` is that of report.json."""
-    if size <= _WHOLE_BYTES:
+    if size <= _WHOLE_BYTES and not has_lines(report):
         return yaml_text(evaluator.views.document(report, timestamp))
     cut: list[Json] = []
     brief = {**report, **{name: _brief(report[name], name, evaluator, cut) for name in ("params", "results")}}
@@ -79,14 +80,20 @@ def _brief(value: Json, path: str, evaluator: Evaluator[Any, Any], cut: list[Jso
         if len(value) > _LISTED:
             cut.append({"where": path, "listed": _LISTED, "of": len(value)})
         return {key: _brief(each, f"{path}.{key}", evaluator, cut) for key, each in islice(value.items(), _LISTED)}
-    if not isinstance(value, list):
+    if not isinstance(value, list | Lines):
         return value
-    kept = value
+    kept: Sequence[Json] = value
     if len(value) > _LISTED:
-        failed = list(filter(evaluator.views.failed, value))
+        first, failed = list[Json](), 0
+        # Parameters in a file are not read through: none of them has failed.
+        entries = () if isinstance(value, Lines) and path.startswith("params.") else value
+        for each in filter(evaluator.views.failed, entries):
+            failed += 1
+            if failed <= _LISTED:
+                first.append(each)
         # In the order of the list; the first entries if none failed.
-        kept = failed[:_LISTED] or value[:_LISTED]
-        cut.append({"where": path, "listed": len(kept), "of": len(value), "failed": len(failed)})
+        kept = first or value[:_LISTED]
+        cut.append({"where": path, "listed": len(kept), "of": len(value), "failed": failed})
     return [_brief(each, f"{path}[]", evaluator, cut) for each in kept]
 
 

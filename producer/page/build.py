@@ -12,9 +12,11 @@ from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import Json, canonical_json, longer_than
 from evalq.evalcore.model.state import Omission, omissions_in
 from evalq.evalcore.views.charts import (
+    MOST_MARKS,
     Chart,
     Column,
     Evidence,
+    FirstMarks,
     Mark,
     State,
     Summary,
@@ -151,8 +153,6 @@ class ReportPage:
 _FAULTS = 50
 _EXAMPLES = 5
 _PARAMS_BYTES = 256 << 10
-_MARKS = 1_000
-"""Rows of a chart, at most: browsers take seconds for more."""
 _UNLISTED = (
     "Records are not listed here: this file was written with a run of very many, or where only the report is. "
     "The command evalq report RUN -o report.html writes it with them, where the run's folder is."
@@ -236,12 +236,16 @@ def _omissions(left_out: Sequence[Omission]) -> TableSection:
 def chart_tables(charts: Iterable[Chart], report: Mapping[str, Json]) -> Iterator[ChartTable]:
     """The charts that have values, with their rows."""
     for chart in charts:
-        marks = tuple(chart.marks(report))
+        marks = chart.marks(report)
+        marks = marks if isinstance(marks, FirstMarks) else tuple(marks)
         if any(mark.value is not None for mark in marks):
             line = chart.line(report)
             low, high = chart.range or _reach(marks, line, chart.kind != "dots")
-            more = "" if len(marks) <= _MARKS else f" The first {_MARKS:,} of {len(marks):,}; report.json has all."
-            caption, rows = chart.caption + more, marks[:_MARKS]
+            total, place = len(marks), "report.json"
+            if isinstance(marks, FirstMarks):
+                total, place = marks.total, "a file beside report.json"
+            more = "" if total <= MOST_MARKS else f" The first {MOST_MARKS:,} of {total:,}; {place} has all."
+            caption, rows = chart.caption + more, tuple(marks[:MOST_MARKS])
             yield ChartTable(chart.title, caption, chart.kind, chart.unit, chart.label, rows, low, high, line)
 
 

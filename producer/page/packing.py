@@ -84,7 +84,7 @@ class _Packing:
         self._share = ALL_UP_TO / total if total > ALL_UP_TO else 1.0
         # Seeded, so that the same report gives the same page.
         self._draw = random.Random(_SEED).random  # noqa: S311 - a sample, and no secret
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[list[Any]] = []
         self._characters = 0
         self._texts = _TextRoom(total)
         self._evidence: list[list[tuple[Any, ...]]] = []
@@ -101,18 +101,20 @@ class _Packing:
             return
         listing.kept += 1
         most = self._texts.most
-        kept: tuple[Any, ...] = (
-            row.record[: min(_ID, 2 * most)],
-            row.id[: min(_ID, 2 * most)],
-            row.status,
-            self._explain(row) if failed else -1,
-            _shortened(row.reason, most),
-            *(_shortened(cell, most) if isinstance(cell, str) else cell for cell in row.cells),
-        )
+        named = min(_ID, 2 * most)
+        record, identity, reason = row.record[:named], row.id[:named], _shortened(row.reason, most)
+        self._characters += len(record) + len(identity) + len(row.status) + len(reason)
+        kept: list[Any] = [record, identity, row.status, self._explain(row) if failed else -1, reason]
+        for cell in row.cells:
+            if isinstance(cell, str):
+                text = _shortened(cell, most)
+                self._characters += len(text)
+                kept.append(text)
+            else:
+                kept.append(cell)
         if self._recorded is not None:
-            kept = (*kept, self._answer(row, self._recorded, failed=failed))
+            kept.append(self._answer(row, self._recorded, failed=failed))
         self._rows.append(kept)
-        self._characters += sum(len(cell) for cell in kept if isinstance(cell, str))
         if len(self._rows) == _ROWS or self._characters >= _BLOCK_CHARACTERS:
             self._flush_rows()
 

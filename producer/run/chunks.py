@@ -18,6 +18,7 @@ from evalq.evalcore.errors import InputChanged, InputError, WireError
 from evalq.evalcore.files import open_new
 from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, canonical_line, read_again, uncollected
+from evalq.evalcore.model.lines import set_apart, with_lines
 from evalq.evalcore.model.manifest import BLOCK_BYTES, Chunk, Seal, location
 from evalq.evalcore.records.cut import MANY_RECORDS, Cutter
 from evalq.evalcore.records.digests import chunk_digest
@@ -234,7 +235,8 @@ class Collector:
         """
         job = self._job
         summaries = [
-            InputSummary(source.name, source.given, sha256, source.members)
+            # The digest of the file that was given, also if another one was cut.
+            InputSummary(source.name, source.given, source.sha256 or sha256, source.members)
             for source, sha256 in zip(job.sources, seal.sha256, strict=True)
         ]
         with TemporaryDirectory(prefix="scratch-", dir=job.folder.path) as scratch:
@@ -244,11 +246,12 @@ class Collector:
         # Renamed only when complete: readers of the folder never see a part.
         Path(self._records.name).replace(job.folder.records)
         self._journal.close()
+        report = set_apart(report, job.folder.path)
         # Through its canonical form, so that a new report and one read from its file look the same.
         self.written = canonical_line(report)
         del report  # with many cases, two of them and the state are most of the memory
         del self._fold
-        canonical: dict[str, Json] = read_again(self.written)
+        canonical: dict[str, Json] = with_lines(read_again(self.written), job.folder.path)
         return canonical
 
     def close(self) -> None:

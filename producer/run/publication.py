@@ -9,6 +9,7 @@ import msgspec
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import Divergent, EvalqError
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.model.lines import whole
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.servers import Servers
@@ -33,7 +34,7 @@ def publish_report(run: str, report: dict[str, Json], servers: Servers) -> str:
 
     try:
         ledger = RunLedger(servers.client, servers.settings, driver_token())
-        Reports(ledger, servers.settings).store(run, canonical_line(report))
+        Reports(ledger, servers.settings).store(run, canonical_line(whole(report)))
         # Release after the report: otherwise a process that waits for this run might find neither driver nor report,
         # and compute it again.
         ledger.release(run)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import msgspec
 from evalq.evalcore.contract.params import as_json, load_mapping
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.files import open_given, read_up_to
-from evalq.evalcore.model.manifest import BOM
+from evalq.evalcore.model.manifest import BOM, MAX_RECORD_BYTES
 from evalq.evalcore.naming import join, shorten
 from evalq.evalcore.naming import kind_of as json_kind
 from evalq.evalcore.records.batch import Batch
@@ -121,7 +122,10 @@ _CASE_KEYS = (
 _LAYER_KEYS = _CASE_KEYS[2:]
 _ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".csv")
 _DOCUMENT = ("defaults", "templates", "cases")
+_CASE_KEY_SET = frozenset(_CASE_KEYS)
 _MOST_BYTES = 256 << 20
+"""The longest table: it is in memory as a whole."""
+_MOST_LINES_BYTES = 8 << 30
 _JSON_COLUMNS = ("checks", "vars", "thresholds", "turns", "tool_results")
 
 
@@ -338,17 +342,14 @@ def _read_included(
 
 
 def open_table(path: str | Path) -> Batch:
-    """The whole of a JSONL or CSV file. Raises ConfigError if it cannot be read."""
+    """The whole of a CSV file. Raises ConfigError if it cannot be read."""
     try:
         with open_given(path) as stream:
             data = read_up_to(stream, _MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > _MOST_BYTES:
-        raise ConfigError(f"{path}: longer than {_MOST_BYTES >> 20} MiB; split it into several files")
-    table = str(path).lower().endswith(".csv")
-    if not table and (encoding := file_encoding(data[:HEAD_BYTES])):
-        raise ConfigError(f"{path}:1: {encoding}")
+        raise ConfigError(f"{path}: longer than {_MOST_BYTES >> 20} MiB; split it into several files, or use JSONL")
     return Batch(str(path), 1, data.removeprefix(BOM))
 
 
@@ -378,21 +379,48 @@ def _first_row(batch: Batch) -> tuple[str, ...]:
 
 def _read_rows(path: str | Path, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
     """The cases of a JSONL or CSV file."""
-    batch = open_table(path)
-    cases = _read_table(batch, str(path), faults) if str(path).lower().endswith(".csv") else read_jsonl(batch, faults)
+    if str(path).lower().endswith(".csv"):
+        cases = _read_table(open_table(path), str(path), faults)
+    else:
+        cases = read_jsonl(str(path), faults)
     for case, location in cases:
-        faults.unknown(case, _CASE_KEYS, location)
+        if not _CASE_KEY_SET.issuperset(case):
+            faults.unknown(case, _CASE_KEYS, location)
         yield case, location
 
 
-def read_jsonl(batch: Batch, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
-    """The objects of a JSONL file, each with its location."""
-    for line, data in batch.lines():
-        location = Location(batch.source, (), line)
-        try:
-            yield read_object(data), location
-        except RecordFault as error:
-            faults.add(location, str(error).removeprefix("$: "))
+def read_jsonl(path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
+    """The objects of a JSONL file, each with its location, a line at a time.
+
+    Raises ConfigError if it cannot be read.
+    """
+    try:
+        with open_given(path) as stream:
+            if encoding := file_encoding(stream.peek(HEAD_BYTES)[:HEAD_BYTES]):
+                raise ConfigError(f"{path}:1: {encoding}")
+            for number, data in enumerate(_lines_of(stream, path), start=1):
+                if not data or data.isspace():
+                    continue
+                location = Location(path, (), number)
+                try:
+                    yield read_object(data), location
+                except RecordFault as error:
+                    faults.add(location, str(error).removeprefix("$: "))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _lines_of(stream: BufferedReader, path: str) -> Iterator[bytes]:
+    """The lines without their ends, and without the mark at the beginning. Raises ConfigError for too many bytes."""
+    left, first = _MOST_LINES_BYTES, True
+    while line := stream.readline(min(left, MAX_RECORD_BYTES) + 1):
+        left -= len(line)
+        if left < 0:
+            raise ConfigError(f"{path}: longer than {_MOST_LINES_BYTES >> 30} GiB; split it into several files")
+        if len(line) > MAX_RECORD_BYTES:
+            raise ConfigError(f"{path}: a line is longer than {MAX_RECORD_BYTES >> 20} MiB")
+        yield (line.removeprefix(BOM) if first else line).removesuffix(b"\n")
+        first = False
 
 
 def _read_table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -19,19 +20,15 @@ from evalq.evalcore.evaluators.checks.case_files import (
     UnknownPlaceholder,
     Verbatim,
     WrittenCase,
-    columns_of,
     fill,
-    open_table,
     read_cases,
-    read_jsonl,
     with_recorded,
 )
-from evalq.evalcore.evaluators.checks.check import COMPOSED, as_mapping, compile_check, compiled
+from evalq.evalcore.evaluators.checks.check import COMPOSED, as_mapping, compile_check, compiled, is_quick
 from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, Threshold, weightless
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
 from evalq.evalcore.model.canonical import canonical_json
-from evalq.evalcore.naming import found, kind_of, shorten
-from evalq.evalcore.records.batch import Batch
+from evalq.evalcore.naming import kind_of, shorten
 
 _METHODS = get_args(Diversity.model_fields["by"].annotation)
 _METHODS_LISTED = f"{', '.join(_METHODS[:-1])} or {_METHODS[-1]}"
@@ -90,6 +87,7 @@ def _fault(name: str, value: Any) -> str:
 _LONGEST_ID = 500
 _MOST_TAGS = 100
 _PLAIN_KEYS = frozenset(("id", "input", "checks", "tags"))
+_LINE_BITS = 40
 _VALUES = 8
 """What the list of tags counts beside the input."""
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -99,7 +97,8 @@ class ExpandedCase(NamedTuple):
     """An expanded case: its ``params`` as plain data, and its ``input`` or None.
 
     ``judge`` is the target that judges if neither a check nor the command names one. ``turns`` are what the user says
-    after each answer, ``tool_results`` the answers to calls of tools.
+    after each answer, ``tool_results`` the answers to calls of tools. ``plain``: its checks are quick, each of one key,
+    and it has nothing else but tags.
     """
 
     params: dict[str, Any]
@@ -108,6 +107,7 @@ class ExpandedCase(NamedTuple):
     judge: str = ""
     turns: tuple[str, ...] = ()
     tool_results: tuple[dict[str, Any], ...] = ()
+    plain: bool = False
 
 
 def load_cases(paths: Sequence[str | Path], recorded: Mapping[str, RecordedCase] | None = None) -> list[ExpandedCase]:
@@ -117,22 +117,41 @@ def load_cases(paths: Sequence[str | Path], recorded: Mapping[str, RecordedCase]
 
     Raises ConfigError, with all faults by file, line and key path, or if a file cannot be read.
     """
+    loaded: list[ExpandedCase] = []
+    read_all(paths, recorded, loaded.append)
+    return loaded
+
+
+def read_all(
+    paths: Sequence[str | Path], recorded: Mapping[str, RecordedCase] | None, take: Callable[[ExpandedCase], object]
+) -> Mapping[str, int]:
+    """Give each case to ``take``, as `load_cases` reads them; returns their ids with their numbers.
+
+    Raises ConfigError as `load_cases` does.
+    """
     faults = CaseFileFaults()
     reader = _Reader(faults)
     # Read all files before raising, so that a user can correct all faults at once.
     every = (written for path in paths for written in read_cases(path, faults, recorded))
     written_cases = every if recorded is None else with_recorded(every if paths else (), recorded, alone=not paths)
-    loaded = [case for written in written_cases if (case := reader.expand(written))]
+    for written in written_cases:
+        case = reader.expand(written)
+        if case is not None and not faults.entries:
+            take(case)
     faults.raise_any()
-    if not loaded:
+    if not reader.ids:
         raise ConfigError(f"no case in {', '.join(map(str, paths))}")
-    return loaded
+    return reader.ids
 
 
 class _Reader:
     def __init__(self, faults: CaseFileFaults) -> None:
         self._faults = faults
-        self._locations: dict[str, Location] = {}
+        self.ids: dict[str, int] = {}
+        """The number of each case, in the order of the files."""
+        self._files: list[str] = []
+        self._lines = array("Q")
+        self._elsewhere: dict[int, Location] = {}
         self._invalid: dict[bytes, BadCheck] = {}
         self._current: WrittenCase | None = None
         self._budget = SizeBudget()
@@ -156,7 +175,7 @@ class _Reader:
         if written.layers or not _PLAIN_KEYS.issuperset(case):
             return None
         identity, text, checks, tags = case.get("id"), case.get("input"), case.get("checks"), case.get("tags") or []
-        if type(identity) is not str or not 0 < len(identity) <= _LONGEST_ID or identity in self._locations:
+        if type(identity) is not str or not 0 < len(identity) <= _LONGEST_ID or identity in self.ids:
             return None
         if type(text) is not str or "{{" in text or type(checks) is not list or not checks:
             return None
@@ -164,17 +183,13 @@ class _Reader:
         for check in checks:
             if type(check) is not dict or len(check) != 1:
                 return None
-            (value,) = check.values()
+            ((name, value),) = check.items()
+            if not is_quick(name, value):
+                return None
             if type(value) is str:
                 if "{{" in value:
                     return None
                 size += len(value)
-            elif type(value) is not int:
-                return None
-            try:
-                compiled(check)
-            except BadCheck:
-                return None
         if tags:
             if type(tags) is not list or len(tags) > _MOST_TAGS:
                 return None
@@ -185,7 +200,7 @@ class _Reader:
             if len(tags) > 1 and len(set(tags)) < len(tags):
                 return None
         self._budget.count_value(size + 16 * len(checks) + 8 * len(tags))
-        self._locations[identity] = written.location
+        self._note(identity, written.location)
         params: dict[str, Any] = {
             "id": identity,
             "input_sha256": _input_digest(text),
@@ -194,7 +209,7 @@ class _Reader:
             "thresholds": {"score": None, "rates": []},
             "diversity": None,
         }
-        return ExpandedCase(params, text, written.location)
+        return ExpandedCase(params, text, written.location, plain=True)
 
     def _expand(self, written: WrittenCase) -> ExpandedCase | None:
         location, before, self._current = written.location, len(self._faults.entries), written
@@ -224,10 +239,27 @@ class _Reader:
             return None
         return ExpandedCase(params, case_input, location, judge, tuple(turns), tuple(results))
 
+    def _note(self, identity: str, location: Location) -> None:
+        """Remember where the next case is, in few bytes if that is a line."""
+        number = self.ids[identity] = len(self.ids)
+        if location.keys or location.line is None:
+            self._elsewhere[number] = location
+            self._lines.append(0)
+            return
+        if not self._files or self._files[-1] != location.file:
+            self._files.append(location.file)
+        self._lines.append(len(self._files) - 1 << _LINE_BITS | location.line)
+
+    def _location_of(self, number: int) -> Location:
+        line = self._lines[number]
+        return self._elsewhere.get(number) or Location(
+            self._files[line >> _LINE_BITS], (), line & (1 << _LINE_BITS) - 1
+        )
+
     def _id(self, written: WrittenCase) -> str:
         identity = written.case.get("id")
-        if isinstance(identity, str) and 0 < len(identity) <= _LONGEST_ID and identity not in self._locations:
-            self._locations[identity] = written.location
+        if isinstance(identity, str) and 0 < len(identity) <= _LONGEST_ID and identity not in self.ids:
+            self._note(identity, written.location)
             return identity
         location = written.location.at("id")
         if not isinstance(identity, str) or not identity:
@@ -239,7 +271,7 @@ class _Reader:
         if len(identity) > _LONGEST_ID:
             self._faults.add(location, f"longer than {_LONGEST_ID} characters")
         else:
-            first = self._locations[identity]
+            first = self._location_of(self.ids[identity])
             first_location = f"{first.file}:{first.line}" if first.line else f"{first.file}, {first.path}"
             self._faults.add(location, f"{shorten(identity)!r} is already the id of {first_location}")
         return identity
@@ -500,100 +532,3 @@ def _input_digest(case_input: Any) -> str:
     return (
         "" if case_input is None else hashlib.sha256(msgspec.json.encode(case_input, order="deterministic")).hexdigest()
     )
-
-
-# Reading a file of labels.
-
-_KEYS = ("case", "repeat", "check", "passed", "note")
-_ENDINGS = (".jsonl", ".ndjson", ".csv")
-# Lower case of CSV cells: spreadsheets write TRUE and FALSE.
-_TRUTH = {"true": True, "false": False}
-_MOST_REPEATS = 2**53
-_MOST = 1_000_000
-
-
-def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
-    """Repeats by case, check, and whether they ``passed`` or ``failed``: `ChecksParams.labels`, plain.
-
-    The file is JSONL or CSV of ``case``, ``repeat`` (0 if missing), ``check``, ``passed``, and ``note``, which is
-    ignored. Raises ConfigError with all faults and contradictions by line, and for a file without labels.
-    """
-    faults, passed_by_key = CaseFileFaults(), dict[tuple[str, str, int], tuple[bool, Location]]()
-    for row, location in _read_rows(path, faults):
-        label = _parse_label(row, location, faults)
-        if label is None:
-            continue
-        key, passed = label
-        first = passed_by_key.setdefault(key, (passed, location))
-        if first[0] is not passed:
-            case, check, repeat = key
-            verdict = f"{shorten(case)} repeat {repeat}, {shorten(check)!r}"
-            earlier = "passes" if first[0] else "fails"
-            faults.add(location, f"{verdict}: contradicts line {first[1].line}, by which it {earlier}")
-    faults.raise_any("the labels")
-    if not passed_by_key:
-        # An error, since a failed export must not look as if nobody had labelled.
-        raise ConfigError(f"{path} has no labels; add one (a line of case, check and passed), or omit the file")
-    if len(passed_by_key) > _MOST:
-        raise ConfigError(f"{path}: more than {_MOST:,} labels")
-    labels: dict[str, dict[str, dict[str, list[int]]]] = {}
-    # Sorted: the digest of the params must not depend on the order in which people labelled.
-    for (case, check, repeat), (passed, _) in sorted(passed_by_key.items(), key=lambda item: item[0]):
-        repeats = labels.setdefault(case, {}).setdefault(check, {"passed": [], "failed": []})
-        repeats["passed" if passed else "failed"].append(repeat)
-    return labels
-
-
-def _read_rows(path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
-    if not path.lower().endswith(_ENDINGS):
-        raise ConfigError(f"{path}: the name of a file of labels must end in {', '.join(_ENDINGS)}")
-    batch = open_table(path)
-    yield from _read_table(batch, path, faults) if path.lower().endswith(".csv") else read_jsonl(batch, faults)
-
-
-def _read_table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
-    """The rows of a CSV, with values as in JSONL."""
-    columns = columns_of(batch, _KEYS.__contains__)
-    if len(set(columns)) < len(columns):
-        faults.add(Location(path, (), 1), "the header names a column twice")
-        return
-    if any(columns) and not _check_header(columns, Location(path, (), 1), faults):
-        return
-    table = msgspec.structs.replace(batch, columns=columns)
-    rows = table.rows(lambda line, reason: faults.add(Location(path, (), line), reason))
-    next(rows, None)
-    for line, cells in rows:
-        row: dict[str, Any] = {name: text for name, text in zip(columns, cells, strict=True) if text != ""}
-        row["passed"] = _TRUTH.get(str(row.get("passed", "")).strip().lower(), row.get("passed"))
-        repeat = str(row.get("repeat", "0")).strip()
-        # 2^53 has 16 digits. Longer texts, and texts that are not numbers, stay: they become faults of their line.
-        row["repeat"] = int(repeat) if repeat.isascii() and repeat.isdigit() and len(repeat) < 17 else row["repeat"]
-        yield row, Location(path, (), line)
-
-
-def _check_header(columns: tuple[str, ...], location: Location, faults: CaseFileFaults) -> bool:
-    """Whether a header names the columns of labels: a file without a header would lose its first label."""
-    before = len(faults.entries)
-    faults.unknown(dict.fromkeys(columns), _KEYS, location)
-    if missing := [name for name in ("case", "check", "passed") if name not in columns]:
-        faults.add(location, f"the header lacks {', '.join(missing)}")
-    return len(faults.entries) == before
-
-
-def _parse_label(
-    row: dict[str, Any], location: Location, faults: CaseFileFaults
-) -> tuple[tuple[str, str, int], bool] | None:
-    """((case, check, repeat), passed); None where a fault was noted."""
-    before = len(faults.entries)
-    faults.unknown(row, _KEYS, location)
-    for key in ("case", "check"):
-        if not isinstance(row.get(key), str) or not row[key]:
-            faults.add(location.at(key), f"{found(row, key)} where a text is wanted")
-    repeat = row.get("repeat", 0)
-    if type(repeat) is not int or not 0 <= repeat < _MOST_REPEATS:
-        faults.add(location.at("repeat"), f"{found(row, 'repeat')} where a whole number from 0 is wanted")
-    if not isinstance(row.get("passed"), bool):
-        faults.add(location.at("passed"), f"{found(row, 'passed')} where true or false is wanted")
-    if len(faults.entries) > before:
-        return None
-    return (row["case"], row["check"], repeat), row["passed"]

@@ -13,7 +13,7 @@ import msgspec
 from evalq.evalcore.contract.params import boolean_meant
 from evalq.evalcore.contract.plugins import cached_until_named, on_naming
 from evalq.evalcore.evaluators.checks.answer import CheckedAnswer, Uncomputable, Unfit
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
+from evalq.evalcore.evaluators.checks.params import AnyCase, ChecksParams
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, Finding, JudgeQuestion, Kind, Made, Run
 from evalq.evalcore.evaluators.checks.vocabulary.registry import known_kinds
 from evalq.evalcore.model.canonical import canonical_json
@@ -282,10 +282,10 @@ class _CompiledChecks:
     """A bounded cache of compiled checks."""
 
     _BUDGET, _BYTES_EACH = 64 << 20, 1000
-    _MOST_QUICK = 4096
+    _MOST_NUMBERS = 1024
 
     def __init__(self) -> None:
-        self._quick: dict[tuple[str, str | int], CompiledCheck] = {}
+        self._numbers: dict[tuple[str, int], CompiledCheck] = {}
         self._checks: dict[bytes, CompiledCheck] = {}
         self._left = self._BUDGET
 
@@ -295,14 +295,15 @@ class _CompiledChecks:
         """
         if len(written) == 1:
             ((name, value),) = written.items()
-            plain = _plain_checks().get(name)
-            # Not a text with half a surrogate pair: it goes through the same JSON as everywhere.
-            if plain is not None and plain.kind.quick and (type(value) is int or _is_encodable(value)):
-                check = self._quick.get((name, value))
+            if is_quick(name, value):
+                # Numbers are few, and texts are many.
+                if type(value) is str:
+                    return _plain_checks()[name].compile(value)
+                check = self._numbers.get((name, value))
                 if check is None:
-                    if len(self._quick) >= self._MOST_QUICK:
-                        self._quick.clear()
-                    check = self._quick[name, value] = plain.compile(value)
+                    if len(self._numbers) >= self._MOST_NUMBERS:
+                        self._numbers.clear()
+                    check = self._numbers[name, value] = _plain_checks()[name].compile(value)
                 return check
         key = _key(written)
         check = self._checks.get(key)
@@ -317,13 +318,20 @@ class _CompiledChecks:
 
     def clear(self) -> None:
         """Empty the cache."""
-        self._quick.clear()
+        self._numbers.clear()
         self._checks.clear()
         self._left = self._BUDGET
 
 
-def _is_encodable(value: Any) -> bool:
-    return type(value) is str and (value.isascii() or is_text(value))
+def is_quick(name: Any, value: Any) -> bool:
+    """Whether a check of this key and value alone is valid, and quickly made."""
+    plain = _plain_checks().get(name)
+    if plain is None or type(value) is not plain.kind.quick:
+        return False
+    if isinstance(value, str):
+        # A text with half a surrogate pair goes through the same JSON as everywhere.
+        return value != "" and (value.isascii() or is_text(value))
+    return bool(value >= 0)
 
 
 class _PlainCheck(NamedTuple):
@@ -336,15 +344,10 @@ class _PlainCheck(NamedTuple):
     """The options of the kind, none given."""
 
     def compile(self, value: Any) -> CompiledCheck:
-        """The check with that value, as `compile_check` makes it. Raises BadCheck."""
+        """The check with a value that `is_quick`, as `compile_check` makes it."""
         name, kind, negated, options = self
-        converted = _convert(value, kind.value, name)
-        try:
-            ready = kind.make(converted, options)
-        except BadCheck as error:
-            raise BadCheck(str(error), error.path or name) from None
-        least = _least(_NO_OPTIONS, kind, ready)
-        return CompiledCheck(name, _NO_OPTIONS, negated, ready.wanted, ready, least, kind.fallible)
+        ready = kind.make(value, options)
+        return CompiledCheck(name, _NO_OPTIONS, negated, ready.wanted, ready, 1.0)
 
 
 @cached_until_named
@@ -557,12 +560,21 @@ def fallible(written: Mapping[str, Any]) -> bool:
     return False
 
 
-def fallible_and_deciding(case: Case) -> tuple[bool, ...]:
+def decides_fallibly(check: Mapping[str, Any]) -> bool:
+    """Whether a check of a case is fallible and decides; a check of weight 0 is only shown."""
+    if len(check) == 1 and (plain := _plain_checks().get(next(iter(check)))) is not None:
+        return plain.kind.fallible
+    return bool(check.get("weight", 1)) and fallible(check)
+
+
+def fallible_and_deciding(case: AnyCase) -> tuple[bool, ...]:
     """For each check of the case whether it is fallible and decides; a check of weight 0 is only shown."""
-    return tuple(bool(check.get("weight", 1)) and fallible(check) for check in case.checks)
+    return tuple([decides_fallibly(check) for check in case.checks])
 
 
 @lru_cache(maxsize=16)
 def any_judged(params: ChecksParams) -> bool:
     """Whether any selected case depends on a fallible check."""
+    if params.cases_file is not None:
+        return params.cases_file.judged
     return any(any(fallible_and_deciding(case)) for case in params.selected())

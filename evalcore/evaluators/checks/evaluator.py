@@ -30,6 +30,7 @@ from evalq.evalcore.evaluators.checks.check import CheckVerdict, any_judged
 from evalq.evalcore.evaluators.checks.inputs import (
     ENDINGS,
     FIELDS,
+    begin_request,
     complete_request,
     evaluation_request,
     output_line,
@@ -274,6 +275,9 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         request=complete_request,
         prepare=prepare,
         traces=selected_traces,
+        begin=begin_request,
+        attach=ChecksParams.attached,
+        shown=ChecksParams.shown,
         options=(
             Option(
                 ("--outputs",),
@@ -363,7 +367,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
         for number, data in batch.lines():
             test = scorer.test(data)
             gatherer.add(number, test)
-            count_cuts(data, number, tally.left_out)
+            count_cuts(scorer.output_in(data), number, tally.left_out)
             lines.append(record_line(batch.where(number), test, with_plain=with_plain))
             if test.status == "error":
                 tally.errors += 1

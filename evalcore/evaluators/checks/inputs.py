@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,15 +17,18 @@ from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.repeats import CaseSoFar, StoppingByCase
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase, Verbatim, as_label, selects
-from evalq.evalcore.evaluators.checks.cases import ExpandedCase, load_cases, load_labels
+from evalq.evalcore.evaluators.checks.cases import ExpandedCase, read_all
+from evalq.evalcore.evaluators.checks.check import decides_fallibly
 from evalq.evalcore.evaluators.checks.diversity.kinds import MOST_REPEATS
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
 from evalq.evalcore.evaluators.checks.diversity.report import is_certain
-from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, diversity_of, thresholds_of
+from evalq.evalcore.evaluators.checks.labels import load_labels
+from evalq.evalcore.evaluators.checks.params import ChecksParams, Diversity, ManyCases, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.lines import LONG
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.foreign import refuse_foreign
 from evalq.evalcore.records.inputs import require_distinct
@@ -95,20 +99,31 @@ _ENDING = re.compile(r"\.(?:json|txt|md)\Z")
 
 def complete_request(request: Request) -> Request:
     """``request`` with the cases in params and the recorded outputs as inputs. Raises UsageError, ConfigError."""
+    return _complete(request, None)[0]
+
+
+def begin_request(request: Request, long: int = LONG) -> tuple[Request, ManyCases | None]:
+    """The same, and the cases if they are more than ``long``: then params name their file. Raises as that does."""
+    return _complete(request, long)
+
+
+def _complete(request: Request, long: int | None) -> tuple[Request, ManyCases | None]:
     outputs = _outputs(request)
+    if request.params.get("cases_file") is not None:
+        raise UsageError("cases_file is for evalq alone: name the files of cases instead")
     for name in ("judge", "embedder"):
         if request.options.get(name):
             raise UsageError(f"--{name} asks a target, which takes a sweep: from Python it is evalq.sweep")
     if request.options.get("against"):
         raise UsageError("--against needs a judge: add --judge NAME, or omit --against to use the recorded judgements")
     if not outputs and request.params.get("cases"):
-        return request  # params have the cases already, and the inputs are recorded outputs
+        return request, None  # params have the cases already, and the inputs are recorded outputs
     if not outputs:
         raise UsageError(f"checks needs recorded outputs or a target: {_USE}")
     require_distinct(outputs)
-    params, loaded = _with_cases(request)
-    ids = {case["id"]: None for case in params["cases"]}
-    _refuse_foreign(request, ids.__contains__, list(islice(ids, 3)))
+    taken = _take_cases(request, long)
+    _refuse_foreign(request, taken.ids.__contains__, list(islice(taken.ids, 3)))
+    params = taken.params
     if labels := request.options.get("labels"):
         # A label would count for two outputs, though a person saw only one.
         if len(outputs) > 1:
@@ -116,7 +131,8 @@ def complete_request(request: Request) -> Request:
                 "--labels names outputs by case and repeat, which several files may share: give one --outputs"
             )
         params["labels"] = load_labels(str(labels))
-    return Request(outputs, params, request.options, (_prompt(case) for case in loaded if case.input not in (None, "")))
+    questions = taken.many.questions() if taken.many is not None else map(_prompt, filter(_asks, taken.loaded))
+    return Request(outputs, params, request.options, questions), taken.many
 
 
 def prompts(request: Request) -> Iterator[Prompt]:
@@ -135,6 +151,17 @@ def prompts(request: Request) -> Iterator[Prompt]:
         raise ConfigError(f"these cases have no input to send to the target: {', '.join(without_input[:10])}{more}")
     for case in chosen:
         yield _prompt(case)
+
+
+def _asks(case: ExpandedCase) -> bool:
+    return case.input not in (None, "")
+
+
+def _question(case: ExpandedCase) -> bytes:
+    """The prompt of a case in a line; empty without an input, and for one that no file can hold."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        return msgspec.json.encode(_prompt(case)) if _asks(case) else b""
+    return b""
 
 
 def _prompt(case: ExpandedCase) -> Prompt:
@@ -184,8 +211,24 @@ def selected(request: Request) -> tuple[dict[str, Any], ChecksParams, list[Expan
     return params, validate(ChecksParams, params, "params"), loaded
 
 
+class _Taken(NamedTuple):
+    """``params`` with the cases or the name of their file, as plain data; the cases if they are ``loaded`` or ``many``,
+    and their numbers by id."""
+
+    params: dict[str, Any]
+    loaded: list[ExpandedCase]
+    many: ManyCases | None
+    ids: Mapping[str, int]
+
+
 def _with_cases(request: Request) -> tuple[dict[str, Any], list[ExpandedCase]]:
     """Params with the cases as plain data, and the cases. Raises UsageError, ConfigError."""
+    taken = _take_cases(request, None)
+    return taken.params, taken.loaded
+
+
+def _take_cases(request: Request, long: int | None) -> _Taken:
+    """The cases of a request, those after ``long`` of them not in memory. Raises UsageError, ConfigError."""
     recorded = _cases_in_outputs(request)
     if request.options.get("traces"):
         required = not request.options.get("window")
@@ -195,12 +238,38 @@ def _with_cases(request: Request) -> tuple[dict[str, Any], list[ExpandedCase]]:
         raise UsageError(
             f"checks needs a cases file: {_USE}; or expected answers in the outputs: --map expected=KEY,..."
         )
-    loaded = load_cases(request.inputs, recorded)
     # Without the cases: there may be a million, and reading them validated more than this.
     tag = validate(ChecksParams, {**request.params, "cases": []}, "params").tag
-    if tag and not any(tag in case.params["tags"] for case in loaded):
+    loaded: list[ExpandedCase] = []
+    many: ManyCases | None = None
+
+    def add(to: ManyCases, case: ExpandedCase) -> None:
+        judged = not case.plain and any(map(decides_fallibly, case.params["checks"]))
+        to.add(case.params, question=_question(case), plain=case.plain, judged=judged)
+
+    def take(case: ExpandedCase) -> None:
+        nonlocal many
+        if many is not None:
+            add(many, case)
+            return
+        loaded.append(case)
+        if long is not None and len(loaded) > long:
+            many = ManyCases(tag)
+            for each in loaded:
+                add(many, each)
+            loaded.clear()
+
+    ids = read_all(request.inputs, recorded, take)
+    if many is not None:
+        many.ids = ids
+        selected = many.selects_any
+        cases: dict[str, Any] = {"cases": [], "cases_file": many.file().model_dump(mode="json")}
+    else:
+        selected = any(tag in case.params["tags"] for case in loaded)
+        cases = {"cases": [case.params for case in loaded]}
+    if tag and not selected:
         raise UsageError(f"no case has the tag {tag!r}")
-    return {**request.params, "cases": [case.params for case in loaded]}, loaded
+    return _Taken({**request.params, **cases}, loaded, many, ids)
 
 
 FIELDS: dict[str, Kind] = {

@@ -1,35 +1,41 @@
-"""Labels in the report: how often each fallible check agrees with people, and the rates by their labels."""
+"""Labels of people: reading them, how often each fallible check agrees with them, and the rates by them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from evalq.evalcore.contract.repeats import repeated_notices
+from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.evaluators.checks.case_files import CaseFileFaults, Location, columns_of, open_table, read_jsonl
 from evalq.evalcore.evaluators.checks.check import any_judged, fallible, fallible_and_deciding
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams
+from evalq.evalcore.evaluators.checks.params import AnyCase, ChecksParams
 from evalq.evalcore.evaluators.checks.score import scorer_for, why_unmatched
 from evalq.evalcore.evaluators.checks.state import CaseCounts, ChecksState
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import LISTED, has_seen
-from evalq.evalcore.naming import shorten
+from evalq.evalcore.naming import found, shorten
+from evalq.evalcore.records.batch import Batch
 from evalq.evalcore.statistics.agreement import LEAST_LABELS, AgreementTable, JudgedCase, ShareEstimate, trust_of
 from evalq.evalcore.statistics.corrected_rate import Labelled, corrected
 from evalq.evalcore.statistics.rates import Interval, Rate, clustered
 from evalq.evalcore.views.charts import Chart, Mark
 from evalq.evalcore.views.markdown import NONE, escape, percent_between, plural, table
 
-Counted = tuple[Case, CaseCounts]
+Counted = tuple[AnyCase, CaseCounts]
 _NO_TABLE = (0, 0, 0, 0)
 
 
-def trusted_checks(cases: Sequence[Counted], params: ChecksParams) -> dict[str, bool]:
+def trusted_checks(cases: Iterable[Counted], params: ChecksParams) -> dict[str, bool]:
     """Whether the labels over all cases justify trust in each fallible check that decides, by name."""
     if not any_judged(params):
         return {}
     scorer, cases_by_check = scorer_for(params), dict[str, list[JudgedCase]]()
     for case, counted in cases:
-        plan = scorer.plan(case.id)
+        plan = scorer.plan_for(case)
         for at, (check, judged) in enumerate(zip(plan.checks, plan.judged, strict=True) if plan else ()):
             if judged:
                 # By name over all cases: rubrics with one name count as one judge (decision 23).
@@ -43,21 +49,27 @@ def _judged_case(counted: CaseCounts, at: int) -> JudgedCase:
     return JudgedCase(both, false_pass, false_fail, neither, passed, passed + failed)
 
 
-def on_trust(case: Case, trusted: Mapping[str, bool], params: ChecksParams) -> bool:
+def on_trust(case: AnyCase, trusted: Mapping[str, bool], params: ChecksParams) -> bool:
     """Whether a fallible check without enough confirming labels decides the case."""
     if params.judges_decide or not trusted:
         return False
-    plan = scorer_for(params).plan(case.id)
+    plan = scorer_for(params).plan_for(case)
     return plan is not None and any(
         judged and not trusted[check.name] for check, judged in zip(plan.checks, plan.judged, strict=True)
     )
 
 
-def labels_section(cases: Sequence[Counted], state: ChecksState, params: ChecksParams) -> dict[str, Json]:
-    """The pass rate by plain checks, and the labels; nothing without fallible checks and labels."""
+def labels_section(
+    cases: Iterable[Counted], state: ChecksState, params: ChecksParams, *, labelled: bool
+) -> dict[str, Json]:
+    """The pass rate by plain checks, and the labels; nothing without fallible checks and labels.
+
+    ``labelled``: the counts of some case have labels.
+    """
     fallible_checks = any_judged(params)
-    if not (fallible_checks or params.labels or state.astray.total or any(counted.labels for _, counted in cases)):
+    if not (fallible_checks or params.labels or state.astray.total or labelled):
         return {}
+    cases = list(cases)
     checks = list(_check_entries(cases, params))
     unmatched = list(_unmatched(cases, params))
     reasons = [f"line {line}: {why}" for line, why in state.astray.first] + [why for _, why in unmatched[:LISTED]]
@@ -94,7 +106,7 @@ def _check_entries(cases: Sequence[Counted], params: ChecksParams) -> Iterator[d
     """Each check that is fallible or labelled, over its cases, in the order of names."""
     scorer, by_check, judged, decides = scorer_for(params), dict[str, list[_CaseLabels]](), set[str](), set[str]()
     for case, counted in cases:
-        plan = scorer.plan(case.id)
+        plan = scorer.plan_for(case)
         for at, check in enumerate(plan.checks if plan else ()):
             passed, failed, _ = counted.checks[at] if counted.checks else (0, 0, 0)
             table = counted.labels[at] if counted.labels else _NO_TABLE
@@ -172,9 +184,10 @@ def _interval_ends(interval: Interval | None) -> dict[str, Json]:
 
 def _unmatched(cases: Sequence[Counted], params: ChecksParams) -> Iterator[tuple[int, str]]:
     """The number of labels in the file that match nothing, and why, in the order of cases and checks."""
-    scorer, counts = scorer_for(params), {case.id: counted for case, counted in cases}
+    scorer, counts = scorer_for(params), {case.id: counted for case, counted in cases if case.id in params.labels}
+    known = {case.id: case for case in params.every() if case.id in params.labels}
     for case, checks in params.labels.items():
-        plan = scorer.plan(case)
+        plan = scorer.plan_for(known[case]) if case in known else None
         if plan is not None and plan.skipped:
             continue  # outside of the selection
         for name, labels in checks.items():
@@ -355,3 +368,100 @@ LABEL_CHARTS = (
         (0.0, 1.0),
     ),
 )
+
+
+# Reading a file of labels.
+
+_LABEL_KEYS = ("case", "repeat", "check", "passed", "note")
+_LABEL_ENDINGS = (".jsonl", ".ndjson", ".csv")
+# Lower case of CSV cells: spreadsheets write TRUE and FALSE.
+_TRUTH = {"true": True, "false": False}
+_MOST_REPEAT = 2**53
+_MOST_LABELS = 1_000_000
+
+
+def load_labels(path: str) -> dict[str, dict[str, dict[str, list[int]]]]:
+    """Repeats by case, check, and whether they ``passed`` or ``failed``: `ChecksParams.labels`, plain.
+
+    The file is JSONL or CSV of ``case``, ``repeat`` (0 if missing), ``check``, ``passed``, and ``note``, which is
+    ignored. Raises ConfigError with all faults and contradictions by line, and for a file without labels.
+    """
+    faults, passed_by_key = CaseFileFaults(), dict[tuple[str, str, int], tuple[bool, Location]]()
+    for row, location in _read_rows(path, faults):
+        label = _parse_label(row, location, faults)
+        if label is None:
+            continue
+        key, passed = label
+        first = passed_by_key.setdefault(key, (passed, location))
+        if first[0] is not passed:
+            case, check, repeat = key
+            verdict = f"{shorten(case)} repeat {repeat}, {shorten(check)!r}"
+            earlier = "passes" if first[0] else "fails"
+            faults.add(location, f"{verdict}: contradicts line {first[1].line}, by which it {earlier}")
+    faults.raise_any("the labels")
+    if not passed_by_key:
+        # An error, since a failed export must not look as if nobody had labelled.
+        raise ConfigError(f"{path} has no labels; add one (a line of case, check and passed), or omit the file")
+    if len(passed_by_key) > _MOST_LABELS:
+        raise ConfigError(f"{path}: more than {_MOST_LABELS:,} labels")
+    labels: dict[str, dict[str, dict[str, list[int]]]] = {}
+    # Sorted: the digest of the params must not depend on the order in which people labelled.
+    for (case, check, repeat), (passed, _) in sorted(passed_by_key.items(), key=lambda item: item[0]):
+        repeats = labels.setdefault(case, {}).setdefault(check, {"passed": [], "failed": []})
+        repeats["passed" if passed else "failed"].append(repeat)
+    return labels
+
+
+def _read_rows(path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
+    if not path.lower().endswith(_LABEL_ENDINGS):
+        raise ConfigError(f"{path}: the name of a file of labels must end in {', '.join(_LABEL_ENDINGS)}")
+    table = path.lower().endswith(".csv")
+    yield from _read_table(open_table(path), path, faults) if table else read_jsonl(path, faults)
+
+
+def _read_table(batch: Batch, path: str, faults: CaseFileFaults) -> Iterator[tuple[dict[str, Any], Location]]:
+    """The rows of a CSV, with values as in JSONL."""
+    columns = columns_of(batch, _LABEL_KEYS.__contains__)
+    if len(set(columns)) < len(columns):
+        faults.add(Location(path, (), 1), "the header names a column twice")
+        return
+    if any(columns) and not _check_header(columns, Location(path, (), 1), faults):
+        return
+    table = msgspec.structs.replace(batch, columns=columns)
+    rows = table.rows(lambda line, reason: faults.add(Location(path, (), line), reason))
+    next(rows, None)
+    for line, cells in rows:
+        row: dict[str, Any] = {name: text for name, text in zip(columns, cells, strict=True) if text != ""}
+        row["passed"] = _TRUTH.get(str(row.get("passed", "")).strip().lower(), row.get("passed"))
+        repeat = str(row.get("repeat", "0")).strip()
+        # 2^53 has 16 digits. Longer texts, and texts that are not numbers, stay: they become faults of their line.
+        row["repeat"] = int(repeat) if repeat.isascii() and repeat.isdigit() and len(repeat) < 17 else row["repeat"]
+        yield row, Location(path, (), line)
+
+
+def _check_header(columns: tuple[str, ...], location: Location, faults: CaseFileFaults) -> bool:
+    """Whether a header names the columns of labels: a file without a header would lose its first label."""
+    before = len(faults.entries)
+    faults.unknown(dict.fromkeys(columns), _LABEL_KEYS, location)
+    if missing := [name for name in ("case", "check", "passed") if name not in columns]:
+        faults.add(location, f"the header lacks {', '.join(missing)}")
+    return len(faults.entries) == before
+
+
+def _parse_label(
+    row: dict[str, Any], location: Location, faults: CaseFileFaults
+) -> tuple[tuple[str, str, int], bool] | None:
+    """((case, check, repeat), passed); None where a fault was noted."""
+    before = len(faults.entries)
+    faults.unknown(row, _LABEL_KEYS, location)
+    for key in ("case", "check"):
+        if not isinstance(row.get(key), str) or not row[key]:
+            faults.add(location.at(key), f"{found(row, key)} where a text is wanted")
+    repeat = row.get("repeat", 0)
+    if type(repeat) is not int or not 0 <= repeat < _MOST_REPEAT:
+        faults.add(location.at("repeat"), f"{found(row, 'repeat')} where a whole number from 0 is wanted")
+    if not isinstance(row.get("passed"), bool):
+        faults.add(location.at("passed"), f"{found(row, 'passed')} where true or false is wanted")
+    if len(faults.entries) > before:
+        return None
+    return (row["case"], row["check"], repeat), row["passed"]

@@ -16,10 +16,11 @@ from evalq.evalcore.evaluators.checks.check import name_of_check
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
 from evalq.evalcore.evaluators.checks.diversity.report import diversity_section
 from evalq.evalcore.evaluators.checks.labels import labels_section, on_trust, trusted_checks
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Threshold, diversity_of, thresholds_of
+from evalq.evalcore.evaluators.checks.params import AnyCase, ChecksParams, Threshold, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseCounts, ChecksState
 from evalq.evalcore.model.calls import WHEN_DECIDED
-from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.canonical import Json, canonical_json
+from evalq.evalcore.model.lines import Lines
 from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.mode_share import rejected
 from evalq.evalcore.statistics.quantiles import RELATIVE_ERROR, Quantiles
@@ -140,10 +141,12 @@ def _p_value(m: int, n: int, share: float, of: int, *, above: bool) -> float:
 # The section of the report.
 
 _FAILURES = 100
+_FEW = 4096
+_id_as_json = msgspec.json.Encoder().encode
 _SETTLED = frozenset(("holds", "fails", "collapsed", "diverse"))
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 
-Counted = tuple[Case, CaseCounts]
+Counted = tuple[AnyCase, CaseCounts]
 _NOTHING = CaseCounts()
 """The counts of every case without an output; nobody may change them."""
 
@@ -151,20 +154,14 @@ _NOTHING = CaseCounts()
 def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksParams) -> dict[str, Json]:
     """``results`` of report.json; several inputs count as one, and a repeat in two of them as two outputs."""
     state = _merge_states([result.state for result in results])
-    # States number all cases of the params, also those outside of the tag.
-    cases = [
-        (case, state.cases.get(index, _NOTHING)) for index, case in enumerate(params.cases) if params.selects(case)
-    ]
-    alike = _alike(cases)
+    cases = _Cases(state, params)
+    trusted = trusted_checks(cases, params)
+    alike, demands = _alike(cases, params, trusted)
     # From the tally, since lines of unknown cases are errors, too.
     errors = sum(result.tally.errors for result in results)
-    entries, demands = _entries(cases, params)
-    drawn = [
-        (case, state.drawn.get(index, KindCounts()), state.cases.get(index, _NOTHING).planned)
-        for index, case in enumerate(params.cases)
-        if params.selects(case) and diversity_of(case, params) is not None
-    ]
-    diversity = diversity_section(drawn, params)
+    entries = _entries(cases, params, trusted, sum(each.times for each in alike))
+    diverse = params.cases_file is None or params.cases_file.diverse or params.diversity.by != "none"
+    diversity = diversity_section(cases.drawn(), params) if diverse else {}
     kinds = {entry["case"]: entry["verdict"] for entry in diversity["diversity"]["by_case"]} if diversity else {}
     passed, failed = (sum(getattr(each.counted, name) * each.times for each in alike) for name in ("passed", "failed"))
     return {
@@ -175,7 +172,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
             "errors": errors,
         },
         "cases": {
-            "total": len(cases),
+            "total": sum(each.times for each in alike),
             # Not complements: a case whose outputs have no verdict is recorded, but not answered.
             "answered": sum(each.times for each in alike if each.counted.answers),
             "unrecorded": sum(each.times for each in alike if not each.counted.runs),
@@ -191,11 +188,33 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "tokens": _usage_block(state.tokens),
         "by_case": entries,
         "failures": list(_failures(results)),
-        **labels_section(cases, state, params),
+        **labels_section(cases, state, params, labelled=any(each.counted.labels for each in alike)),
         **_judges(state),
         **diversity,
-        **_stopping(cases, entries, kinds),
+        **(_stopping(cases, entries, kinds) if any(each.counted.planned for each in alike) else {}),
     }
+
+
+class _Cases:
+    """The selected cases with their counts, in the order of the files; read anew each time if they are in a file."""
+
+    def __init__(self, state: ChecksState, params: ChecksParams) -> None:
+        self._state = state
+        self._params = params
+
+    def __iter__(self) -> Iterator[Counted]:
+        # States number all cases of the params, also those outside of the tag.
+        counts = self._state.cases
+        return ((case, counts.get(index, _NOTHING)) for index, case in self._params.numbered())
+
+    def drawn(self) -> list[tuple[AnyCase, KindCounts, int]]:
+        """The cases that count their answers by kind, with these, and the calls planned."""
+        counts, drawn = self._state.cases, self._state.drawn
+        return [
+            (case, drawn.get(index, KindCounts()), counts.get(index, _NOTHING).planned)
+            for index, case in self._params.numbered()
+            if diversity_of(case, self._params) is not None
+        ]
 
 
 def _judges(state: ChecksState) -> dict[str, Json]:
@@ -246,20 +265,39 @@ class _Alike(NamedTuple):
         return Rate(self.counted.passed / self.counted.answers, self.counted.answers, self.weight, self.cluster)
 
 
-def _alike(cases: Iterable[Counted]) -> list[_Alike]:
-    """The cases in groups, since many cases have the same few counts; their order changes no exact sum."""
+def _alike(
+    cases: Iterable[Counted], params: ChecksParams, trusted: Mapping[str, bool]
+) -> tuple[list[_Alike], list[Demand]]:
+    """The cases in groups, since many cases have the same few counts, and the demands on all of them.
+
+    The order of groups changes no exact sum.
+    """
     groups: dict[tuple[Any, ...], list[Any]] = {}
+    demands: list[Demand] = []
     for case, counted in cases:
-        key = (id(counted), case.weight, case.tags, tuple(map(name_of_check, case.checks)), case.cluster)
+        names = tuple([name_of_check(check) for check in case.checks])
+        key = (id(counted), case.weight, case.tags, names, case.cluster)
         group = groups.get(key)
         if group is None:
             groups[key] = [1, counted]
         else:
             group[0] += 1
-    return [
+        if params.pass_rate or case.thresholds.rates:
+            demands += _demands_on(case, counted, params, trusted)
+    alike = [
         _Alike(tags, weight, checks, counted, times, cluster)
         for (_, weight, tags, checks, cluster), (times, counted) in groups.items()
     ]
+    return alike, demands
+
+
+def _demands_on(case: AnyCase, counted: CaseCounts, params: ChecksParams, trusted: Mapping[str, bool]) -> list[Demand]:
+    thresholds = thresholds_of(case, params)
+    if not thresholds:
+        return []
+    advisory = on_trust(case, trusted, params)
+    counts = (counted.passed, counted.answers, counted.planned)
+    return [Demand(case.id, each, *counts, advisory) for each in thresholds]
 
 
 def _answered(alike: Iterable[_Alike]) -> list[_Alike]:
@@ -309,22 +347,34 @@ def _chance_over_k(rate: float, k: int, *, hat: bool) -> float:
     return float(rate**k) if hat else float(1.0 - (1.0 - rate) ** k)
 
 
-def _entries(cases: Sequence[Counted], params: ChecksParams) -> tuple[list[Json], list[Demand]]:
-    trusted = trusted_checks(cases, params)
-    entries: list[Json] = []
-    demands: list[Demand] = []
+def _entries(cases: _Cases, params: ChecksParams, trusted: Mapping[str, bool], count: int) -> Sequence[Json]:
+    """The entries of all ``count`` cases, in memory or made when they are read."""
+    if params.cases_file is not None:
+        return Lines(count, lambda: _entry_lines(cases, params, trusted))
+    return [_entry(case, counted, _demands_on(case, counted, params, trusted), params) for case, counted in cases]
+
+
+def _entry_lines(cases: _Cases, params: ChecksParams, trusted: Mapping[str, bool]) -> Iterator[bytes]:
+    """The entries as canonical JSON. Most cases differ from another one only in their id."""
+    # With the thresholds, so that nothing else gets their identity.
+    known: dict[tuple[Any, ...], tuple[bytes, object]] = {}
     for case, counted in cases:
-        advisory = on_trust(case, trusted, params)
-        case_demands = [
-            Demand(case.id, each, counted.passed, counted.answers, counted.planned, advisory)
-            for each in thresholds_of(case, params)
-        ]
-        demands += case_demands
-        entries.append(_entry(case, counted, case_demands, params))
-    return entries, demands
+        key = (id(counted), case.weight, case.tags, id(case.thresholds))
+        found = known.get(key)
+        if found is None:
+            demands = _demands_on(case, counted, params, trusted)
+            entry = _entry(case, counted, demands, params)
+            del entry["case"]
+            found = canonical_json(entry)[1:], case.thresholds
+            # A demand may also depend on the checks of its case.
+            if not demands:
+                if len(known) >= _FEW:
+                    known.clear()
+                known[key] = found
+        yield b'{"case":%b,%b' % (_id_as_json(case.id), found[0])
 
 
-def _entry(case: Case, counted: CaseCounts, demands: Sequence[Demand], params: ChecksParams) -> dict[str, Json]:
+def _entry(case: AnyCase, counted: CaseCounts, demands: Sequence[Demand], params: ChecksParams) -> dict[str, Json]:
     n, m = counted.answers, counted.passed
     bounds = _rate_bounds(counted)
     low, high = bounds if n else (None, None)
@@ -367,8 +417,8 @@ def _pass_estimate(passed: int, answers: int, bounds: tuple[float, float], k: in
     return {"k": k, "value": value, "low": 1.0 - (1.0 - low) ** k, "high": 1.0 - (1.0 - high) ** k}
 
 
-def _stopping(cases: Sequence[Counted], entries: Sequence[Json], kinds: Mapping[str, str]) -> dict[str, Json]:
-    """The calls saved by stopping early; nothing if no case could. ``kinds`` has the verdicts on diversity by case."""
+def _stopping(cases: Iterable[Counted], entries: Iterable[Json], kinds: Mapping[str, str]) -> dict[str, Json]:
+    """The calls saved by stopping early, if a case could. ``kinds`` has the verdicts on diversity by case."""
     calls = []
     for (case, counted), entry in zip(cases, entries, strict=True):
         verdicts = [each["verdict"] for each in entry["thresholds"]]
@@ -376,7 +426,7 @@ def _stopping(cases: Sequence[Counted], entries: Sequence[Json], kinds: Mapping[
         if counted.planned and verdicts:
             # Decided if all verdicts are: an open one on diversity keeps a case going.
             calls.append((counted.planned, counted.runs, _SETTLED.issuperset(verdicts)))
-    return stopping_section(calls) if any(counted.planned for _, counted in cases) else {}
+    return stopping_section(calls)
 
 
 def _by_tag(alike: Sequence[_Alike]) -> Iterator[Json]:

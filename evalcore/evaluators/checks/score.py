@@ -26,7 +26,7 @@ from evalq.evalcore.evaluators.checks.answer import (
 )
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, CompiledCheck, compiled, passes
 from evalq.evalcore.evaluators.checks.diversity.kinds import NOT_COUNTED, PAIR, AnswerMark, half_of, mark_of
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, Labels, diversity_of
+from evalq.evalcore.evaluators.checks.params import AnyCase, ChecksParams, Diversity, Labels, diversity_of, read_joined
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -41,7 +41,7 @@ class KnownLabels(NamedTuple):
     has the index of each check by name (None if several share it), ``repeats`` the labels by repeat and position.
     """
 
-    case: Case
+    case: AnyCase
     judged: tuple[bool, ...]
     positions: Mapping[str, int | None]
     repeats: Mapping[int, Mapping[int, bool]]
@@ -65,7 +65,7 @@ NO_LABELS = OutputLabels()
 
 
 def _known_labels(
-    case: Case, checks: Sequence[CompiledCheck], judged: tuple[bool, ...], labels: Mapping[str, Labels]
+    case: AnyCase, checks: Sequence[CompiledCheck], judged: tuple[bool, ...], labels: Mapping[str, Labels]
 ) -> KnownLabels:
     """The labels of a case's checks, without those whose name matches no check, or several."""
     positions: dict[str, int | None] = {}
@@ -180,7 +180,7 @@ class CasePlan(msgspec.Struct, frozen=True):
     """
 
     index: int
-    case: Case
+    case: AnyCase
     checks: tuple[CompiledCheck, ...]
     skipped: bool
     questions: Mapping[str, JudgeQuestion]
@@ -208,7 +208,9 @@ class CasePlans:
     """The cases of one set of params; each is compiled when it is needed."""
 
     def __init__(self, params: ChecksParams) -> None:
-        self._cases = {case.id: (index, case) for index, case in enumerate(params.cases)}
+        self._cases: dict[str, tuple[int, AnyCase]] = {
+            case.id: (index, case) for index, case in enumerate(params.cases)
+        }
         self._tag = params.tag
         self._params = params
         self._plans: dict[str, CasePlan] = {}
@@ -217,15 +219,15 @@ class CasePlans:
         """The case of that id, ready to score; None if there is none."""
         plan = self._plans.get(case)
         if plan is None and case in self._cases:
-            index, case_params = self._cases[case]
-            skipped = bool(self._tag) and self._tag not in case_params.tags
-            plan = self._made(index, case_params, skipped)
+            plan = self.of_case(*self._cases[case])
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             self._plans[case] = plan
         return plan
 
-    def _made(self, index: int, case: Case, skipped: bool) -> CasePlan:
+    def of_case(self, index: int, case: AnyCase) -> CasePlan:
+        """The case with that number, ready to score."""
+        skipped = bool(self._tag) and self._tag not in case.tags
         checks = () if skipped else tuple([self._check(written, case) for written in case.checks])
         labelled = self._params.labels.get(case.id, _NO_LABELLED) if self._params.labels else _NO_LABELLED
         how = diversity_of(case, self._params)
@@ -243,12 +245,20 @@ class CasePlans:
         judged = tuple([bool(check.weight) and check.fallible for check in checks])
         return CasePlan(index, case, checks, skipped, questions, questions_by_judge, judged, labelled, how)
 
-    def _check(self, written: Mapping[str, Any], case: Case) -> CompiledCheck:
+    def _check(self, written: Mapping[str, Any], case: AnyCase) -> CompiledCheck:
         try:
             return compiled(written)
         except BadCheck as error:
             where = f".{error.path}" if error.path else ""
             raise ConfigError(f"case {case.id}: {canonical_json(dict(written)).decode()}{where}: {error}") from None
+
+    def take(self, line: bytes) -> bytes:
+        """The output in a line of joined outputs; its case is the only one that `plan` knows until the next line."""
+        number, case, output = read_joined(line)
+        self._plans.clear()
+        if case is not None:
+            self._plans[case.id] = self.of_case(number, case)
+        return output
 
     def find_case(self, record: dict[str, Any]) -> tuple[CasePlan | None, int | None, str]:
         """The case and repeat of a line, and what is wrong with them."""
@@ -314,7 +324,7 @@ class ScoredOutput(msgspec.Struct, frozen=True):
 class PendingQuestion(NamedTuple):
     """A question to ask about ``text``, the output of a repeat or a part of it."""
 
-    case: Case
+    case: AnyCase
     repeat: int
     question: JudgeQuestion
     text: str
@@ -354,6 +364,15 @@ class OutputScorer:
 
     def __init__(self, params: ChecksParams) -> None:
         self._plans = CasePlans(params)
+        self._joined = params.cases_file is not None
+
+    def output_in(self, line: bytes) -> bytes:
+        """The recorded output in a line of the input."""
+        return line.split(b"\t", 2)[2] if self._joined else line
+
+    def plan_for(self, case: AnyCase) -> CasePlan | None:
+        """A case of the params, ready to score."""
+        return self._plans.of_case(-1, case) if self._joined else self.plan(case.id)
 
     def plan(self, case: str) -> CasePlan | None:
         """The case of that id, ready to score; None if there is none."""
@@ -361,6 +380,7 @@ class OutputScorer:
 
     def test(self, data: bytes) -> ScoredOutput:
         """The result of one line of any bytes."""
+        data = self._plans.take(data) if self._joined else data
         return self._quick(data) or self._test(data)
 
     def _quick(self, data: bytes) -> ScoredOutput | None:
@@ -397,7 +417,7 @@ class OutputScorer:
 
     def questions(self, data: bytes) -> list[PendingQuestion]:
         """The questions for judges about the output of a line, each once; none for a faulty line."""
-        line = self._read(data)
+        line = self._read(self._plans.take(data) if self._joined else data)
         if isinstance(line, ScoredOutput) or not line.plan.questions or lacks_output(line.record):
             return []
         try:
@@ -414,7 +434,7 @@ class OutputScorer:
 
     def answer(self, data: bytes) -> AnsweredRepeat | None:
         """The output of a line; None if it has none, or is faulty."""
-        line = self._read(data)
+        line = self._read(self._plans.take(data) if self._joined else data)
         if isinstance(line, ScoredOutput) or lacks_output(line.record):
             return None
         try:
@@ -448,7 +468,7 @@ class OutputScorer:
     def case(self, data: bytes) -> str:
         """The case of a line; empty if it has none or the selection skips it."""
         try:
-            record = decode(data)
+            record = decode(self._plans.take(data) if self._joined else data)
         except Malformed:
             return ""
         plan = self._plans.find_case(record)[0] if isinstance(record, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any
 
 import msgspec
@@ -12,11 +13,14 @@ from evalq.evalcore.evaluators.checks.diversity.report import describe_chain, de
 from evalq.evalcore.evaluators.checks.labels import LABEL_CHARTS, labels_markdown, notices, on_trust_line, plain_line
 from evalq.evalcore.evaluators.checks.panels import METRICS, PANELS
 from evalq.evalcore.model.canonical import Json
+from evalq.evalcore.model.lines import Lines
 from evalq.evalcore.naming import shorten
 from evalq.evalcore.views.charts import (
+    MOST_MARKS,
     Chart,
     Column,
     Evidence,
+    FirstMarks,
     Mark,
     Row,
     Rows,
@@ -183,7 +187,7 @@ def _cases(entries: Sequence[Mapping[str, Json]]) -> str:
         return value is None, value or 0.0, entry["case"]
 
     rows: list[tuple[object, ...]] = []
-    for entry in sorted(entries, key=order)[:_CASES]:
+    for entry in nsmallest(_CASES, entries, key=order):
         rate, outputs = entry["pass_rate"], entry["outputs"]
         demands = ", ".join(map(_threshold_text, entry["thresholds"]))
         judged = outputs["passed"] + outputs["failed"]
@@ -319,8 +323,12 @@ def _sentence(results: Mapping[str, Json]) -> str:
     return " ".join(parts)
 
 
+def _rank(mark: Mark) -> tuple[bool, float, str]:
+    return mark.value is not None, mark.value or 0.0, mark.label
+
+
 def _lowest_first(marks: Iterable[Mark]) -> list[Mark]:
-    return sorted(marks, key=lambda mark: (mark.value is not None, mark.value or 0.0, mark.label))
+    return sorted(marks, key=_rank)
 
 
 def _rate_marks(entries: Sequence[Mapping[str, Json]], key: str) -> list[Mark]:
@@ -340,17 +348,27 @@ def _note(outputs: Mapping[str, int]) -> str:
 
 
 def _case_marks(report: Mapping[str, Json]) -> list[Mark]:
-    def marks() -> Iterator[Mark]:
-        for entry in report["results"]["by_case"]:
-            rate = entry["pass_rate"]
-            if rate["value"] is not None:
-                states = [_VERDICT_STATES.get(each["verdict"], "none") for each in entry["thresholds"]]
-                state: State = next((s for s in ("bad", "doubtful", "good") if s in states), "none")
-                yield Mark(entry["case"], rate["value"], rate["low"], rate["high"], state, note=_note(entry["outputs"]))
-            else:
-                yield Mark(entry["case"], None, state="doubtful", note=_note(entry["outputs"]))
+    entries = report["results"]["by_case"]
+    if not isinstance(entries, Lines):
+        return _lowest_first(map(_case_mark, entries))
+    # Only the entries of the first rows become marks.
+    first = FirstMarks(map(_case_mark, nsmallest(MOST_MARKS, entries, key=_entry_rank)))
+    first.total = len(entries)
+    return first
 
-    return _lowest_first(marks())
+
+def _entry_rank(entry: Mapping[str, Json]) -> tuple[bool, float, str]:
+    value = entry["pass_rate"]["value"]
+    return value is not None, value or 0.0, entry["case"]
+
+
+def _case_mark(entry: Mapping[str, Json]) -> Mark:
+    rate = entry["pass_rate"]
+    if rate["value"] is None:
+        return Mark(entry["case"], None, state="doubtful", note=_note(entry["outputs"]))
+    states = [_VERDICT_STATES.get(each["verdict"], "none") for each in entry["thresholds"]]
+    state: State = next((s for s in ("bad", "doubtful", "good") if s in states), "none")
+    return Mark(entry["case"], rate["value"], rate["low"], rate["high"], state, note=_note(entry["outputs"]))
 
 
 def _shares(report: Mapping[str, Json]) -> Iterator[Mark]:

@@ -16,11 +16,10 @@ from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract.evaluator import Batch, Request
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.evaluators.checks import ChecksState, evaluator
-from evalq.evalcore.evaluators.checks.cases import load_labels
 from evalq.evalcore.evaluators.checks.check import fallible
 from evalq.evalcore.evaluators.checks.evaluator import MEASURES
 from evalq.evalcore.evaluators.checks.inputs import complete_request, prompts
-from evalq.evalcore.evaluators.checks.labels import notices
+from evalq.evalcore.evaluators.checks.labels import load_labels, notices
 from evalq.evalcore.evaluators.checks.score import OutputScorer
 from evalq.evalcore.evaluators.checks.views import markdown
 from evalq.evalcore.statistics.rates import exact_interval

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from evalq.evalcore.errors import ConfigError, InputError
-from evalq.evalcore.evaluators.checks.cases import load_cases, load_labels
+from evalq.evalcore.evaluators.checks.cases import load_cases
+from evalq.evalcore.evaluators.checks.labels import load_labels
 from evalq.evalcore.fold import evaluate_files
 from evalq.evalcore.records.json_values import NoJson, extract
 from tests.unit.checks.helpers import evaluated, line, params_of

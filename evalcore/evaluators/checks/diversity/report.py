@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts, VectorKinds, by_judge
 from evalq.evalcore.evaluators.checks.diversity.near import NearKinds
-from evalq.evalcore.evaluators.checks.params import Case, ChecksParams, Diversity, diversity_of
+from evalq.evalcore.evaluators.checks.params import AnyCase, ChecksParams, Diversity, diversity_of
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.naming import shorten
@@ -73,12 +73,12 @@ VERDICTS = ("collapsed", "diverse", "inconclusive", "no_repeats", "no_data")
 class _CaseVerdict(NamedTuple):
     """A case, its entry in the report, and the number of answers of each kind."""
 
-    case: Case
+    case: AnyCase
     entry: dict[str, Json]
     counts: list[int]
 
 
-def diversity_section(drawn: Sequence[tuple[Case, KindCounts, int]], params: ChecksParams) -> dict[str, Json]:
+def diversity_section(drawn: Sequence[tuple[AnyCase, KindCounts, int]], params: ChecksParams) -> dict[str, Json]:
     """``diversity`` of the results; nothing if no case counts answers by kind.
 
     ``drawn`` has each selected case, its answers, and the calls planned if it could stop early, else 0.
@@ -106,7 +106,7 @@ def diversity_section(drawn: Sequence[tuple[Case, KindCounts, int]], params: Che
     }
 
 
-def _entry(case: Case, answers: KindCounts, planned: int, how: Diversity) -> _CaseVerdict:
+def _entry(case: AnyCase, answers: KindCounts, planned: int, how: Diversity) -> _CaseVerdict:
     texts = answers.counts()
     near = None if how.by == "text" else answers.kinds(how)
     counts = near.counts() if near else list(texts.values())

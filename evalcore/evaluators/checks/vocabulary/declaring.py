@@ -84,7 +84,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     the lowest score that passes; None for checks that hold or do not. ``needs`` is the extra that installs its
     requirements; ``example`` is a check in a cases file. ``fallible``: its verdict may be wrong, like that of a model;
     people label some answers to measure how often. ``applies_another``: its option ``check`` is a check. ``quick``:
-    made as fast as it would be found in a cache.
+    every value of this type is valid, a text that is not empty or a number from 0, and the check is made as fast as it
+    would be found in a cache.
     """
 
     name: str
@@ -97,7 +98,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = ""
     fallible: bool = False
     applies_another: bool = False
-    quick: bool = False
+    quick: type[str | int] | None = None
 
 
 def holds(fine: bool, found: str) -> Finding:

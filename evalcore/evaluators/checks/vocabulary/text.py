@@ -189,7 +189,7 @@ KINDS = (
         options=CaseOptions,
         make=_contains(folded=False),
         example={"contains": "hello"},
-        quick=True,
+        quick=str,
     ),
     Kind(
         name="icontains",
@@ -198,7 +198,7 @@ KINDS = (
         options=CaseOptions,
         make=_contains(folded=True),
         example={"icontains": "hello"},
-        quick=True,
+        quick=str,
     ),
     Kind(
         name="contains-any",
@@ -223,7 +223,7 @@ KINDS = (
         options=CaseOptions,
         make=_begins_or_ends(end=False),
         example={"starts-with": "Dear"},
-        quick=True,
+        quick=str,
     ),
     Kind(
         name="ends-with",
@@ -232,7 +232,7 @@ KINDS = (
         options=CaseOptions,
         make=_begins_or_ends(end=True),
         example={"ends-with": "."},
-        quick=True,
+        quick=str,
     ),
     Kind(
         name="regex",
@@ -249,7 +249,7 @@ KINDS = (
         options=LengthOptions,
         make=_length(most=False),
         example={"min-length": 3, "unit": "words"},
-        quick=True,
+        quick=int,
     ),
     Kind(
         name="max-length",
@@ -258,7 +258,7 @@ KINDS = (
         options=LengthOptions,
         make=_length(most=True),
         example={"max-length": 280},
-        quick=True,
+        quick=int,
     ),
 )
 

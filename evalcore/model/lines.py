@@ -1,0 +1,179 @@
+"""Long lists of a report, kept as lines of JSON in files beside it: read one by one, never all at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import msgspec
+
+from evalq.evalcore.errors import WireError
+from evalq.evalcore.files import open_input, replacing
+from evalq.evalcore.model.canonical import Json, read_again
+
+LONG = 10_000
+"""A list of cases with more entries is kept in a file of lines."""
+_KEY = "lines_in"
+_START = b'{"case":"'
+_FEW = 4096
+_BLOCK = 1 << 20
+
+
+class Lines(Sequence[Json]):
+    """A list whose entries are lines of JSON, which ``read`` gives from the first on each time."""
+
+    def __init__(self, count: int, read: Callable[[], Iterable[bytes]], marker: Mapping[str, Json] | None = None):
+        """``marker`` stands for the list in the report's file: the name, number and SHA-256 of its lines."""
+        self._count = count
+        self._read = read
+        self.marker = marker
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Json]:
+        # Many entries differ only in their case, which is the first key of each.
+        known: dict[bytes, dict[str, Json]] = {}
+        for line in self._read():
+            end = line.find(b'",', len(_START)) if line.startswith(_START) else -1
+            if end < 0 or b"\\" in line[:end]:
+                yield read_again(line)
+                continue
+            rest = line[end + 2 :]
+            entry = known.get(rest)
+            if entry is None:
+                if len(known) >= _FEW:
+                    known.clear()
+                entry = known[rest] = read_again(b"{" + rest)
+            yield {"case": line[len(_START) : end].decode(), **entry}
+
+    def lines(self) -> Iterable[bytes]:
+        """The lines, without newlines."""
+        return self._read()
+
+    @overload
+    def __getitem__(self, index: int) -> Json: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Json]: ...
+    def __getitem__(self, index: int | slice) -> Json:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self._count)
+            return list(islice(iter(self), start, stop, step)) if step > 0 else list(self)[index]
+        at = range(self._count)[index]
+        return next(islice(iter(self), at, None))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(other) == len(self) and all(map(_equal, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _equal(one: Json, other: Json) -> bool:
+    return bool(one == other)
+
+
+def lines_in_file(path: Path, marker: Mapping[str, Json]) -> Lines:
+    """The list that ``marker`` stands for, in the file at ``path``. Reading raises WireError if that is not as long."""
+    count = marker["lines"]
+
+    def read() -> Iterator[bytes]:
+        found = 0
+        try:
+            with open_input(path) as stream:
+                for line in stream:
+                    found += 1
+                    yield line.removesuffix(b"\n")
+        except OSError as error:
+            raise WireError(f"{path} cannot be read: {error.strerror}; put it back, or evaluate again") from error
+        if found != count:
+            raise WireError(
+                f"{path} has {found:,} lines, and the report says {count:,}: put it back, or evaluate again"
+            )
+
+    return Lines(count, read, marker)
+
+
+def write_lines(path: Path, lines: Lines) -> Lines:
+    """Write a list to the file at ``path`` atomically; returns it as it is there."""
+    digest, count, piece, size = hashlib.sha256(), 0, list[bytes](), 0
+    with replacing(path) as out:
+        for line in lines.lines():
+            piece.append(line)
+            size += len(line)
+            count += 1
+            if size >= _BLOCK:
+                block = b"\n".join(piece) + b"\n"
+                digest.update(block)
+                out.write(block)
+                piece, size = [], 0
+        if piece:
+            block = b"\n".join(piece) + b"\n"
+            digest.update(block)
+            out.write(block)
+    return lines_in_file(path, {_KEY: path.name, "lines": count, "sha256": digest.hexdigest()})
+
+
+def marker_of(name: str, count: int, sha256: str) -> dict[str, Json]:
+    """What stands in a report for a list of ``count`` lines in the file ``name`` beside it."""
+    return {_KEY: name, "lines": count, "sha256": sha256}
+
+
+class _Marker(msgspec.Struct):
+    lines_in: str
+    lines: int
+    sha256: str
+
+
+def is_marker(value: Json) -> bool:
+    """Whether a value of a report stands for a list in a file."""
+    return isinstance(value, dict) and _KEY in value
+
+
+def with_lines(value: Json, folder: Path) -> Json:
+    """A report as read from its file in ``folder``, with the lists that its markers stand for.
+
+    Raises msgspec.ValidationError for a marker of another form.
+    """
+    if not isinstance(value, dict):
+        return value
+    if is_marker(value):
+        marker = msgspec.convert(value, _Marker)
+        # The folder may be somebody else's: only a file in it.
+        name = Path(marker.lines_in).name
+        return lines_in_file(folder / name, {**value, _KEY: name})
+    return {key: with_lines(each, folder) if isinstance(each, dict) else each for key, each in value.items()}
+
+
+def has_lines(value: Any) -> bool:
+    """Whether a report has a list in a file."""
+    return isinstance(value, Lines) or (isinstance(value, Mapping) and any(map(has_lines, value.values())))
+
+
+def whole(value: Any) -> Json:
+    """A report with all lists in memory."""
+    return _replaced(value, list)
+
+
+def with_markers(value: Any) -> Json:
+    """A report as it is written: without the lists that are in files."""
+    return _replaced(value, lambda lines: list(lines) if lines.marker is None else dict(lines.marker))
+
+
+def _replaced(value: Any, how: Callable[[Lines], Json]) -> Json:
+    if isinstance(value, Lines):
+        return how(value)
+    return {key: _replaced(each, how) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def set_apart(value: Json, folder: Path, path: str = "") -> Json:
+    """A report with each of its `Lines` written to a file in ``folder``, named by its ``path`` in the results."""
+    if isinstance(value, Lines):
+        return (
+            value if value.marker is not None else write_lines(folder / f"{path.removeprefix('results.')}.jsonl", value)
+        )
+    if isinstance(value, dict):
+        return {key: set_apart(each, folder, f"{path}.{key}" if path else key) for key, each in value.items()}
+    return value
