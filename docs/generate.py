@@ -29,7 +29,7 @@ from evalq.workers.names import CELERY_VARIABLES, FOLDERS, FOREIGN_VARIABLES, OW
 from evalq.workers.ratelimit import PacePolicy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
-from evalq.workers.targets.config import MODELS
+from evalq.workers.targets.config import OWN_KINDS, kind_of
 from evalq.workers.targets.target import DEFAULT_RETRIES, Price, RetryRule, Target
 
 DOCS = Path(__file__).parent
@@ -54,7 +54,9 @@ def targets_page() -> str:
     """What is written by hand, and behind it every key of a targets file, by kind."""
     page = (DOCS / "reference" / "targets.md").read_text(encoding="utf-8")
     parts = [page.partition("\n## Kind ")[0]]
-    for kind, model in MODELS.items():
+    for kind in OWN_KINDS:
+        model = kind_of(kind)
+        assert model is not None
         parts.append(f"## Kind {kind}\n\n{model.__doc__}\n\n{_keys(model, but={*Target.model_fields, 'kind'})}")
     parts.append(f"## Keys of every kind\n\n{_keys(Target)}")
     parts.append(f"`price`:\n\n{_keys(Price)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
@@ -17,34 +18,27 @@ from evalq.evalcore.contract.plugins import TARGETS, load, plug_ins
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.workers.targets.command import CommandTarget
-from evalq.workers.targets.http import HttpTarget
-from evalq.workers.targets.providers.anthropic import AnthropicTarget
-from evalq.workers.targets.providers.azure import AzureTarget
-from evalq.workers.targets.providers.bedrock import BedrockTarget
-from evalq.workers.targets.providers.gemini import GeminiTarget
-from evalq.workers.targets.providers.openai import EmbeddingsTarget, OpenAiTarget
-from evalq.workers.targets.providers.responses import ResponsesTarget
-from evalq.workers.targets.providers.vertex import VertexTarget
-from evalq.workers.targets.python import PythonTarget
 from evalq.workers.targets.spec import entries, is_spec
 from evalq.workers.targets.target import NamedTarget, Target, usable_name
 from evalq.workers.targets.variable import chosen_values, labels, named, split_name
 
-MODELS: dict[str, type[Target]] = {
-    "anthropic": AnthropicTarget,
-    "azure": AzureTarget,
-    "bedrock": BedrockTarget,
-    "command": CommandTarget,
-    "embeddings": EmbeddingsTarget,
-    "gemini": GeminiTarget,
-    "http": HttpTarget,
-    "openai": OpenAiTarget,
-    "python": PythonTarget,
-    "responses": ResponsesTarget,
-    "vertex": VertexTarget,
+OWN_KINDS: Mapping[str, str] = {
+    "anthropic": "providers.anthropic:AnthropicTarget",
+    "azure": "providers.azure:AzureTarget",
+    "bedrock": "providers.bedrock:BedrockTarget",
+    "command": "command:CommandTarget",
+    "embeddings": "providers.openai:EmbeddingsTarget",
+    "gemini": "providers.gemini:GeminiTarget",
+    "http": "http:HttpTarget",
+    "openai": "providers.openai:OpenAiTarget",
+    "python": "python:PythonTarget",
+    "responses": "providers.responses:ResponsesTarget",
+    "vertex": "providers.vertex:VertexTarget",
 }
-"""By the name that ``kind`` gives; packages register further ones under the entry-point group `TARGETS`."""
+"""{kind: where its class is, below this package}; packages register further ones under the group `TARGETS`.
+
+A kind is imported when a file names it: all of them together take longer than the rest of a command.
+"""
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
@@ -54,8 +48,10 @@ def kind_of(name: str) -> type[Target] | None:
 
     Raises ConfigError for one of a package that cannot be used.
     """
-    if name in MODELS:
-        return MODELS[name]
+    if name in OWN_KINDS:
+        module, _, cls = OWN_KINDS[name].partition(":")
+        own: type[Target] = getattr(import_module(f"evalq.workers.targets.{module}"), cls)
+        return own
     points = [point for point in plug_ins(TARGETS) if point.name == name]
     if len(points) > 1:
         raise ConfigError(f"several packages register a kind of target {name!r}: {', '.join(p.value for p in points)}")
@@ -72,7 +68,7 @@ def kind_of(name: str) -> type[Target] | None:
 
 def kind_names() -> list[str]:
     """The names of all kinds; nothing is imported."""
-    return sorted({*MODELS, *(point.name for point in plug_ins(TARGETS) if _KIND.fullmatch(point.name))})
+    return sorted({*OWN_KINDS, *(point.name for point in plug_ins(TARGETS) if _KIND.fullmatch(point.name))})
 
 
 def load_targets(path: str | Path) -> dict[str, NamedTarget]:

@@ -17,10 +17,11 @@ from pydantic import ConfigDict, Field
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.canonical import Json
-from evalq.targets import Answered, Call, Client, Failure, ParameterTarget, TargetConformanceError, check_target
+from evalq.targets import Answered, Call, Client, Failure, ParameterTarget, Target, TargetConformanceError, check_target
 from evalq.workers.targets import load_targets
-from evalq.workers.targets.config import MODELS, kind_names, kind_of
+from evalq.workers.targets.config import OWN_KINDS, kind_names, kind_of
 from evalq.workers.targets.conformance import target_violations
+from evalq.workers.targets.providers.openai import OpenAiTarget
 from tests.agents.providers import Says, running_provider
 from tests.agents.server import running_agent
 from tests.unit.targets.test_providers import AWS, BOTH, KEY, entry
@@ -205,6 +206,12 @@ def test_a_server_that_is_away_is_no_exception() -> None:
     assert [name for name, _ in target_violations(EchoTarget, ECHO, away=ECHO)] == ["away"]
 
 
+def _own(kind: str) -> type[Target]:
+    model = kind_of(kind)
+    assert model is not None
+    return model
+
+
 @pytest.mark.parametrize(("kind", "stream"), BOTH)
 def test_evalqs_own_kinds_of_models_conform(kind: str, stream: bool) -> None:
     """Against a server of their API."""
@@ -212,7 +219,7 @@ def test_evalqs_own_kinds_of_models_conform(kind: str, stream: bool) -> None:
         server.says = Says(cached=4, reasoning=3)
         more = {"stream": True} if stream else {}
         check_target(
-            MODELS[kind],
+            _own(kind),
             entry(kind, url, **more),
             says=lambda prompt: str(Says().text),
             away=entry(kind, "http://127.0.0.1:1", **more),
@@ -226,7 +233,7 @@ def test_evalqs_other_kinds_conform(tmp_path: Path) -> None:
         agent.answer = _says
         body = {"messages": "{messages}"}
         http = {"kind": "http", "url": f"{url}/chat/completions", "body": body, "answer": "choices[0].message.content"}
-        violations = target_violations(MODELS["http"], http, says=_says, away={**http, "url": "http://127.0.0.1:1/"})
+        violations = target_violations(_own("http"), http, says=_says, away={**http, "url": "http://127.0.0.1:1/"})
     # A place in the body is needed for each parameter: those that the suite makes up have none.
     assert {name for name, _ in violations} <= {"parameters"}
 
@@ -261,7 +268,7 @@ def _load(folder: Path, text: str) -> Any:
 def test_a_targets_file_may_name_a_kind_of_a_package(registered: list[EntryPoint], tmp_path: Path) -> None:
     """It is imported only then, and is one of those that an error lists."""
     registered += [_point("echo", "team_targets:echo"), _point("broken", "team_nowhere:x")]
-    assert {"echo", "broken", *MODELS} == set(kind_names())
+    assert {"echo", "broken", *OWN_KINDS} == set(kind_names())
     target = _load(tmp_path, "{kind: echo, sign: '?'}")
     assert isinstance(target, EchoTarget)
     with pytest.raises(ConfigError, match=r"targets\.t\.kind: must be one of anthropic, .*, broken, command, echo, "):
@@ -287,7 +294,7 @@ def test_a_kind_that_cannot_be_used_is_named(
     """With its package; a name of evalq's own stays evalq's."""
     registered += [_point(*point) for point in points]
     if said is None:
-        assert kind_of("openai") is MODELS["openai"]
+        assert kind_of("openai") is OpenAiTarget
         return
     with pytest.raises(ConfigError) as raised:
         _load(tmp_path, f"{{kind: {points[0][0]}}}")

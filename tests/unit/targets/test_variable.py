@@ -13,7 +13,7 @@ from evalq.workers.callers.choices import facts_of, known_facts
 from evalq.workers.callers.target_sessions import target_facts
 from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.answers import Call
-from evalq.workers.targets.config import MODELS, choose
+from evalq.workers.targets.config import OWN_KINDS, choose
 from evalq.workers.targets.http import fill
 from evalq.workers.targets.target import config_digest
 from evalq.workers.targets.variable import canonical_name, choices_of, split_name
@@ -179,7 +179,7 @@ def test_each_choice_has_settings_of_its_own(tmp_path: Path) -> None:
 EMBEDDINGS = {"kind": "embeddings", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
 
 
-@pytest.mark.parametrize("kind", sorted(MODELS))
+@pytest.mark.parametrize("kind", sorted(OWN_KINDS))
 def test_every_kind_has_choices(tmp_path: Path, kind: str) -> None:
     """A kind that is added says where they go, or cannot be read at all."""
     python = {"kind": "python", "function": "json:dumps"}
