@@ -31,7 +31,8 @@ class Agent:
     serves it.
     While ``ready`` is false, calls are taken and none is answered, and so while it is ``halted`` or has answered
     ``most`` calls (0: any number), which can be said from outside; while it is ``dead``, each request's connection is
-    cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the answers in its prompts. With ``faults`` it
+    cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the answers in its prompts. Where it
+    ``talks``, it calls a tool before each answer. With ``faults`` it
     fails as often as `_FAULTS` says.
     """
 
@@ -43,6 +44,7 @@ class Agent:
         self.halted = False
         self.most = 0
         self.judges = False
+        self.talks = False
         self.dead: Callable[[], bool] = lambda: False
         self.cut = 0
         self.answer: Callable[[str], str] | None = None
@@ -125,6 +127,8 @@ class Agent:
         if isinstance(order, dict) and "do" in order and self.calls[prompt] <= order.get("times", 1 << 30):
             return await self._obey(order, headers, writer)
         self.log.append((time.time(), 200))
+        if self.talks:
+            return await _reply(writer, 200, _talked(data["messages"]))
         if path.endswith("/embeddings"):
             return await _reply(writer, 200, embedding(self.embed(prompt), len(prompt)))
         if self.judges:
@@ -265,6 +269,18 @@ def completion(
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": {"prompt_tokens": tokens, "completion_tokens": tokens, "total_tokens": 2 * tokens},
     }
+
+
+def _talked(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Looks up the last word that the user said, and then says what the tool gave."""
+    last = messages[-1]
+    if last["role"] == "tool":
+        return completion(f"it is {last['content']}")
+    said = completion(None, "tool_calls")
+    word = json.dumps({"word": str(last["content"]).rsplit(" ", 1)[-1]})
+    call = {"id": f"call_{len(messages)}", "type": "function", "function": {"name": "look_up", "arguments": word}}
+    said["choices"][0]["message"]["tool_calls"] = [call]
+    return said
 
 
 def letters(text: str) -> list[float]:

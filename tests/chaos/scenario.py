@@ -15,6 +15,8 @@ _CHECKS_FROM = 504
 """From this seed on every other sweep is one of checks; those before are as they were recorded."""
 _JUDGED_FROM = 704
 """From this seed on every other sweep of those has a judge."""
+_TALKS_FROM = 1950
+"""From this seed on every fourth sweep is one of conversations."""
 _AOF = ("no", "everysec", "always")
 NAIVE = {"": "evalq", "early": "naive Celery, defaults", "late": "naive Celery, acks_late"}
 """Set-ups under test, by the name a scenario has for them."""
@@ -84,6 +86,8 @@ def draw(seed: int, only: str = "", naive: str = "", sweep: str = "") -> Scenari
 
 
 def _swept(evaluation: str, seed: int) -> str:
+    if evaluation == "sweep" and seed >= _TALKS_FROM and seed % 4 == 3:
+        return "sweep of conversations"
     if evaluation != "sweep" or seed < _CHECKS_FROM or not seed % 2:
         return evaluation
     return "sweep of checks with a judge" if seed >= _JUDGED_FROM and seed % 4 == 1 else "sweep of checks"

@@ -24,10 +24,12 @@ from tests.chaos.subjects import Subject
 from tests.chaos.verdict import Verdict
 from tests.integration.harness import evalq, info
 
-SWEEP, JUDGED = "sweep", "sweep of checks with a judge"
-SWEEPS = {SWEEP: "vs", "sweep of checks": "checks", JUDGED: "checks"}
+SWEEP, JUDGED, TALKS = "sweep", "sweep of checks with a judge", "sweep of conversations"
+SWEEPS = {SWEEP: "vs", "sweep of checks": "checks", JUDGED: "checks", TALKS: "checks"}
 """What calls an agent, and the evaluator of its outputs."""
 CASES, REPEATS, IN_FLIGHT, LATENCY = 12, 100, 10, 0.05
+_TALK_CALLS = 4
+"""Calls of the model in a conversation: two turns of the user, a call of a tool before each answer."""
 _FORGETS = ("FLUSHDB", "lost", "evict", "promote")
 """Faults with these words in their names make a server forget what it counted."""
 
@@ -36,6 +38,8 @@ def sweep_subject(evaluation: str, folder: Path, scale: float = 1.0) -> Subject:
     """Cases to be swept; the targets file is the stage's, since each has an agent of its own."""
     folder.mkdir(parents=True)
     cases, judged = folder / "golden.json", evaluation == JUDGED
+    if evaluation == TALKS:
+        return _talks(cases, folder, scale)
     write_golden(cases, {f"C{number}": {"share": number / CASES} for number in range(CASES)})
     if SWEEPS[evaluation] == "checks":
         asked = json.loads(cases.read_text())["test_cases"]["full_vs_tests"]
@@ -48,6 +52,28 @@ def sweep_subject(evaluation: str, folder: Path, scale: float = 1.0) -> Subject:
     if not judged:
         return Subject(evaluation, args, folder, folder, CASES * repeats)
     return Subject(evaluation, (*args, "--judge", "judge"), folder, folder, 2 * CASES * repeats)
+
+
+def _talks(cases: Path, folder: Path, scale: float) -> Subject:
+    """Conversations of two turns, in which canned results answer the calls of a tool."""
+    checks = [{"contains": "it is"}, {"calls-tool": "look_up", "min": 2}, {"max-turns": _TALK_CALLS}]
+    listed = [
+        {
+            "id": f"C{number}",
+            "input": f"what is word{number}",
+            "turns": [f"and what is other{number}"],
+            "tool_results": [
+                {"name": "look_up", "arguments": {"word": f"{word}{number}"}, "result": f"{word} of C{number}"}
+                for word in ("word", "other")
+            ],
+            "checks": checks,
+        }
+        for number in range(CASES)
+    ]
+    cases.write_text(json.dumps({"cases": listed}))
+    repeats = max(5, round(REPEATS * scale / _TALK_CALLS))
+    args = ("checks", str(cases), "--target", "agent", "--repeat", str(repeats))
+    return Subject(TALKS, args, folder, folder, CASES * repeats)
 
 
 class _SweepView(LedgerView):
@@ -93,13 +119,17 @@ class SweepStage(Stage):
 
     def open(self) -> None:
         """The services first."""
-        self.services = [Service("agent", self.folder, self.points, latency=LATENCY)]
+        talks = self.subject.evaluation == TALKS
+        self.services = [Service("agent", self.folder, self.points, latency=LATENCY, talks=talks)]
         if self._has_judge:
             self.services.append(Service("judge", self.folder, self.points, latency=LATENCY, judges=True))
         for service in self.services:
             service.start()
         self.hold(self._most)
         targets = {service.name: service.target for service in self.services}
+        if talks:
+            tools = {"definitions": [{"name": "look_up"}], "answered_by": "canned"}
+            targets["agent"] = {**targets["agent"], "tools": tools}
         (self.folder / "targets.yaml").write_text(json.dumps({"targets": targets}))
         super().open()
 
@@ -113,14 +143,20 @@ class SweepStage(Stage):
         """By those who answer, the judge after the agent."""
         self._most, before = units, 0
         for service in self.services:
-            service.hold(max(1, units - before) if units and units < before + self._outputs else 0)
+            held = max(1, units - before) * self._each if units and units < before + self._outputs else 0
+            service.hold(held)
             before += self._outputs
 
     def hold_further(self, missing: int) -> None:
         """They count what is paid again, too."""
         for service in self.services:
             if service.most and service.served >= service.most:
-                service.hold(service.most + missing + IN_FLIGHT)
+                service.hold(service.most + (missing + IN_FLIGHT) * self._each)
+
+    @property
+    def _each(self) -> int:
+        """Calls of the model for an output."""
+        return _TALK_CALLS if self.subject.evaluation == TALKS else 1
 
     @property
     def _outputs(self) -> int:
@@ -148,6 +184,8 @@ class SweepStage(Stage):
             votes = [len(row.get("judgements", ())) for row in rows if "output" in row]
             lost, doubled = lost + votes.count(0), doubled + sum(count > 1 for count in votes)
             why += _misjudged(rows)
+        if self.subject.evaluation == TALKS:
+            why += _mistalked(rows)
         equal = not why and self._replays()
         if not why and not equal:
             why.append("the report is not that of its outputs")
@@ -179,7 +217,7 @@ class SweepStage(Stage):
     def _overpaid(self, service: Service) -> list[str]:
         """Calls beyond those recorded: as many as could be in flight when something died, and no silent ones."""
         calls, faults = self._calls(service), [meter.fault for meter in self.observer.meters]
-        more = calls["served"] - calls["recorded"]
+        more = calls["served"] - calls["recorded"] * self._each
         in_flight = IN_FLIGHT * self.scenario.workers
         if self.scenario.exact:
             return _inexact(calls, in_flight * len(faults))
@@ -188,16 +226,18 @@ class SweepStage(Stage):
         # What only the first folder had is called again where it was taken over: told, but no less for that.
         there = self._left_behind(service) if self._home != self.out else 0
         most = there + in_flight * (len(faults) + self.restarts) + len(forgot) * 2 * int(in_flight / LATENCY)
+        # A server that forgets has no conversation that was under way, and what was recorded last is made again whole.
+        most += len(forgot) * 2 * in_flight * (self._each - 1)
         if more > most:
             return [f"{service.name}: {more} calls were paid again, {most} at most were in flight: {calls}"]
-        if not forgot and more > calls["repaid"] + calls["lost"]:
+        if not forgot and more > calls["repaid"] * self._each + calls["lost"]:
             return [f"{service.name}: {more} calls were paid again, and the run tells of fewer: {calls}"]
         return []
 
     def _left_behind(self, service: Service) -> int:
         """Calls that the first folder had alone, at most: of those about outputs nothing stays there."""
         if service.name == "agent":
-            return sum("call" in line for line in _lines(self.out / "calls.jsonl"))
+            return sum("call" in line for line in _lines(self.out / "calls.jsonl")) * self._each
         return self._outputs
 
     def _replays(self) -> bool:
@@ -228,6 +268,24 @@ def _misjudged(rows: list[dict[str, Any]]) -> list[str]:
     return (
         [f"{len(wrong)} verdicts are on other outputs: {wrong[0]['case']}#{wrong[0]['repeat']}, ..."] if wrong else []
     )
+
+
+def _mistalked(rows: list[dict[str, Any]]) -> list[str]:
+    """Conversations that are not whole, or have another one's answers."""
+    wrong = []
+    for row in rows:
+        number = row["case"].removeprefix("C")
+        said = [message.get("content") for message in row.get("messages", ()) if message["role"] != "assistant"]
+        wanted = [
+            f"what is word{number}",
+            f"word of C{number}",
+            f"and what is other{number}",
+            f"other of C{number}",
+        ]
+        answered = sum(not attempt.get("kind") for attempt in row["attempts"])
+        if said != wanted or answered != _TALK_CALLS or row.get("output") != f"it is other of C{number}":
+            wrong.append(f"{row['case']}#{row['repeat']}")
+    return [f"{len(wrong)} conversations are not whole: {wrong[0]}, ..."] if wrong else []
 
 
 def _inexact(calls: dict[str, int], most: int) -> list[str]:
