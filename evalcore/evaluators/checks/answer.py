@@ -151,6 +151,8 @@ def first_votes(votes: Sequence[Vote], key: str, digest: str, judge: str) -> dic
     return first
 
 
+_ADDED = frozenset(("judgements", "labels", "embedding", "attempts", "stop", "prompt", "target", "config"))
+"""Keys that evalq adds to a record, or that say how it was called."""
 _NOT_PARSED = object()
 
 
@@ -300,6 +302,11 @@ class CheckedAnswer:
             return self.part(conversation_text(messages))
         except NoCall as error:
             raise Uncomputable(f"messages: {error}") from None
+
+    def as_record(self) -> CheckedAnswer:
+        """The record as a text for a program that looks at what is left, without what evalq adds to it."""
+        kept = {key: value for key, value in self.record.items() if key not in _ADDED}
+        return self.part(msgspec.json.encode({**kept, "output": self.output}, order="sorted").decode())
 
     @property
     def tool_calls(self) -> list[ToolCall]:

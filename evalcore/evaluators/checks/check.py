@@ -56,8 +56,8 @@ class CompiledCheck:
     """A check ready to judge answers."""
 
     __slots__ = (
-        *("_at", "_at_record", "_made", "_negated", "_of_conversation", "_of_whole", "_threshold"),
-        *("fallible", "name", "reads_record", "wanted", "weight"),
+        *("_at", "_at_record", "_made", "_negated", "_of", "_of_answer", "_threshold"),
+        *("asks", "fallible", "name", "reads_record", "wanted", "weight"),
     )
 
     def __init__(
@@ -83,12 +83,13 @@ class CompiledCheck:
             self._at, self._at_record = parse_at(shared.at)
         self.reads_record = self._at_record or (made is not None and made.reads_record)
         question = None if made is None else made.question
-        self._of_conversation = question is not None and question.conversation
-        self._of_whole = shared.at is None and not self._of_conversation
+        self.asks = question is not None
+        self._of = "answer" if question is None else question.of
+        self._of_answer = shared.at is None and self._of == "answer"
 
     def judge(self, answer: CheckedAnswer) -> CheckVerdict:
         """The verdict on ``answer``."""
-        if self._of_whole:
+        if self._of_answer:
             return self._verdict(answer)
         try:
             answer = self._select(answer)
@@ -119,7 +120,7 @@ class CompiledCheck:
     def _select(self, answer: CheckedAnswer) -> CheckedAnswer:
         """The part that the check is about. Raises NoJson, NothingThere, Uncomputable."""
         if self._at is None:
-            return answer.conversation() if self._of_conversation else answer
+            return {"conversation": answer.conversation, "record": answer.as_record}.get(self._of, lambda: answer)()
         if self._at_record:
             return answer.part(find_at(answer.record, self._at, "the record"))
         return answer.part(find_at(answer.json, self._at, "the answer"))
@@ -164,6 +165,7 @@ class ComposedCheck(CompiledCheck):
         wanted = f"{count} of {len(parts)} checks" if kind == "at-least" else f"{kind} of {len(parts)} checks"
         super().__init__(name, shared, negated, wanted, None, 0.0, any(part.fallible for part in parts))
         self.reads_record = self.reads_record or any(part.reads_record for part in parts)
+        self.asks = any(part.asks for part in parts)
         self._kind, self._parts, self._count = kind, parts, count
 
     def judge_questions(self) -> Iterator[JudgeQuestion]:
@@ -403,8 +405,8 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> CompiledCheck:
         ready = _with_inner(*ready.inner, depth)
     if shared.at is not None and ready.question is not None and ready.question.against:
         raise BadCheck("needs a text to compare with: `prefer: true` compares whole answers", "at")
-    if shared.at is not None and ready.question is not None and ready.question.conversation:
-        raise BadCheck("`of: conversation` is about all messages: leave out one of them", "at")
+    if shared.at is not None and ready.question is not None and ready.question.of != "answer":
+        raise BadCheck(f"it is about the whole {ready.question.of}: leave `at` out", "at")
     return CompiledCheck(name, shared, negated, ready.wanted, ready, _least(shared, kind, ready), fallible(written))
 
 

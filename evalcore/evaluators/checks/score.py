@@ -231,7 +231,7 @@ class CasePlans:
         checks = () if skipped else tuple([self._check(written, case) for written in case.checks])
         labelled = self._params.labels.get(case.id, _NO_LABELLED) if self._params.labels else _NO_LABELLED
         how = diversity_of(case, self._params)
-        if how is None and not labelled and not any(check.fallible for check in checks):
+        if how is None and not labelled and not any(check.fallible or check.asks for check in checks):
             judged = (False,) * len(checks)
             plain = not skipped and not case.thresholds.score and not any(check.reads_record for check in checks)
             return CasePlan(index, case, checks, skipped, _NO_QUESTIONS, _NO_PAIRS, judged, _NO_LABELLED, None, plain)

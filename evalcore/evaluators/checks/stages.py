@@ -440,8 +440,8 @@ def _verdict_stage(request: Request, params: ChecksParams, loaded: Iterable[Expa
         # An error: otherwise a run without a judge would look like a judged one.
         if judge:
             raise UsageError(
-                "--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer), and no case "
-                "has `diversity: {judge: true}`"
+                "--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer, state), and "
+                "no case has `diversity: {judge: true}`"
             )
         return None
     return stage

@@ -493,3 +493,35 @@ def test_the_options_of_a_conversation() -> None:
     own = {"rubric": "a", "of": "conversation", "prompt": "Judge {conversation}"}
     (question,) = stage_of(own).questions(line("a", 0, "yes", messages=TALK))
     assert question.prompt.text.startswith("Judge <<<CONVERSATION-")
+
+
+def test_the_state_that_is_left_is_no_opinion() -> None:
+    """A program gets the record as it was before any judgement; its verdict counts as that of any other check."""
+    check = {"state": "shop", "expect": {"orders": 1}}
+    data = line("a", 3, "Done.", extra={"sandbox": 7}, tool_calls=[])
+    (question,) = stage_of(check).questions(data)
+    assert (question.target, question.repeats) == ("shop", 1)
+    asked = json.loads(question.prompt.text)
+    record = {"case": "a", "repeat": 3, "output": "Done.", "extra": {"sandbox": 7}, "tool_calls": []}
+    assert asked == {"marker": asked["marker"], "input": "Say it.", "expect": {"orders": 1}, "record": record}
+    judged_line = stage_of(check).add_replies(data, replies(saying(NO)))
+    assert stage_of(check).questions(judged_line) == [question]
+    scorer = OutputScorer(params_of([{"id": "a", "checks": [check]}]))
+    found = scorer.test(judged_line)
+    assert (found.status, "not as wanted: it does not" in found.reason) == ("failed", True)
+    assert found.plan is not None
+    assert found.plan.judged == (False,)
+    assert scorer.test(data).status == "error"
+    assert judged({"not-state": "shop"}, saying(NO)).status == "passed"
+    assert judged({"any": [{"contains": "no"}, {"state": "shop"}]}, saying(YES)).status == "passed"
+    written: list[dict[str, Any]] = [
+        {"state": "shop"},
+        {"state": "till"},
+        *({"state": "shop", "expect": given} for given in (None, 1)),
+    ]
+    keys = {next(compile_check(each).judge_questions()).key for each in written}
+    assert len(keys) == 4
+    with pytest.raises(BadCheck, match="whole record"):
+        compile_check({"state": "shop", "at": "$.a"})
+    with pytest.raises(BadCheck):
+        compile_check({"state": ""})

@@ -247,7 +247,10 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
     ("options", "says"),
     [
         ({"embedder": "e"}, "--embedder: no case counts its answers by embedding"),
-        ({"judge": "j"}, "--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer)"),
+        (
+            {"judge": "j"},
+            "--judge: no check of the cases asks a judge (there are: rubric, factual, score, prefer, state)",
+        ),
     ],
 )
 def test_who_is_named_and_asked_nothing_is_refused(here: Path, options: dict[str, str], says: str) -> None:

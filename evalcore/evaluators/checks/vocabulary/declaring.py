@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact, localcontext
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import re2
@@ -39,7 +39,7 @@ class JudgeQuestion(NamedTuple):
     target that the check names, or empty. ``template`` is the digest of the words around the texts. ``prompt`` takes
     the input of the program, its answer, the other text (empty if the check has its own) and the order. ``read``
     parses the verdict from a reply and raises `Unreadable`. ``against``: the other text is an output of another run.
-    ``conversation``: the judge gets the whole conversation in place of the answer.
+    ``of``: what the judge gets: the answer, the whole conversation, or the whole record.
     """
 
     key: str
@@ -50,7 +50,7 @@ class JudgeQuestion(NamedTuple):
     prompt: Callable[[str | None, str, str, int], Asked]
     read: Callable[[dict[str, Any]], Any]
     against: bool = False
-    conversation: bool = False
+    of: Literal["answer", "conversation", "record"] = "answer"
 
 
 class Made(NamedTuple):

@@ -30,7 +30,7 @@ from evalq.evalcore.evaluators.checks.vocabulary.declaring import (
 from evalq.evalcore.evaluators.checks.vocabulary.text import Text, quoted
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import shorten
-from evalq.evalcore.records.prompts import REPLY, Asked, Task, written
+from evalq.evalcore.records.prompts import REPLY, Asked, Task, marker_of, written
 
 # The judges' tasks. Recorded judgements hold digests of these texts.
 
@@ -206,8 +206,8 @@ def _question_of(
         task = _custom_task(task, options.prompt)
     # Without the judge and the number of votes: recorded replies stay valid if only these change.
     content = [name, value, options.prompt, sorted(texts.items())]
-    whole = getattr(options, "of", "answer") == "conversation"
-    key_content = canonical_json([*content, "conversation"] if whole else content)
+    of: Literal["answer", "conversation"] = getattr(options, "of", "answer")
+    key_content = canonical_json(content if of == "answer" else [*content, of])
     compares = "second" in task.needs
 
     def prompt(program_input: str | None, answer: str, other: str, order: int) -> Asked:
@@ -216,12 +216,12 @@ def _question_of(
             pair = (answer, filled.pop("other", other))
             filled |= {"first": pair[order], "second": pair[1 - order]}
         else:
-            filled["conversation" if whole else "answer"] = answer
+            filled[of] = answer
         return written(task, filled)
 
     key = f"{name}-{hashlib.sha256(key_content).hexdigest()[:12]}"
     orders = 2 if compares else 1
-    return JudgeQuestion(key, options.judge, options.votes, orders, task.digest, prompt, read, conversation=whole)
+    return JudgeQuestion(key, options.judge, options.votes, orders, task.digest, prompt, read, of=of)
 
 
 def _custom_task(task: Task, text: str) -> Task:
@@ -397,6 +397,41 @@ def _winner(votes: list[str], of: int, order: int) -> float:
     return _HALF
 
 
+# The state that an agent leaves, which a program of the team looks at: a target by its name, as a judge is.
+
+TargetName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_STATE = "a program gets the record and looks at what is left; its reply has pass and reason"
+
+
+class StateOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What the program gets beside the record."""
+
+    expect: Annotated[Any, msgspec.Meta(description="what it is to find, as it understands it")] = msgspec.UNSET
+
+
+def _state(value: str, options: StateOptions) -> Made:
+    given = {} if options.expect is msgspec.UNSET else {"expect": options.expect}
+    key = hashlib.sha256(canonical_json([value, given])).hexdigest()[:12]
+
+    def prompt(program_input: str | None, record: str, other: str, order: int) -> Asked:
+        asked = {} if program_input is None else {"input": program_input}
+        whole = {**given, **asked, "record": msgspec.Raw(record.encode())}
+        text = msgspec.json.encode(whole).decode()
+        marker = marker_of({"whole": text})
+        return Asked(f'{{"marker": "{marker}", {text[1:]}', marker)
+
+    digest = hashlib.sha256(_STATE.encode()).hexdigest()[:16]
+    question = JudgeQuestion(f"state-{key}", value, 1, 1, digest, prompt, _pass_of, of="record")
+
+    def run(answer: CheckedAnswer) -> Finding:
+        ballot = _read_ballot(answer, question)
+        verdict, count = _majority(ballot.orders[0], 1)
+        return Finding(float(verdict), _describe("as wanted" if verdict else "not as wanted", count, question, ballot))
+
+    wanted = "" if options.expect is msgspec.UNSET else f": {msgspec.json.encode(options.expect).decode()}"
+    return Made(f"{value} finds what is left as wanted{wanted}", run, question=question)
+
+
 KINDS = (
     Kind(
         fallible=True,
@@ -435,5 +470,13 @@ KINDS = (
         options=PreferOptions,
         make=_prefer,
         example={"prefer": "It will arrive at some point.", "tie": "passes"},
+    ),
+    Kind(
+        name="state",
+        summary="A program of yours, a target by its name, finds what the agent left (a database, files) as wanted.",
+        value=TargetName,
+        options=StateOptions,
+        make=_state,
+        example={"state": "shop-database", "expect": {"orders": 1}},
     ),
 )
