@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.agents import providers
+from tests.agents.providers import Says
 from tests.agents.server import Agent, running_agent
 from tests.integration.harness import evalq, info
 
@@ -77,8 +79,16 @@ def envelope(case: str) -> dict[str, Any]:
 
 
 def case_in(body: Any) -> str:
-    """The case of a request: the prompt is its name."""
-    return str(body["messages"][-1]["content"] if "messages" in body else body["prompt"])
+    """The case of a request: the prompt is its name, wherever its API has it."""
+    sent = json.dumps(body)
+    return next(case for case in CASES if f'"{case}"' in sent)
+
+
+def says(case: str) -> Says:
+    """The same for the servers of other APIs."""
+    cached = CASES[case] * 9 // 10
+    calls = tuple((call["name"], call["arguments"]) for call in calls_of_tools(case))
+    return Says(text=None, calls=calls, fresh=CASES[case] - cached, cached=cached, output=COMPLETION)
 
 
 PROGRAM = """
@@ -113,6 +123,9 @@ if __name__ == "__main__":
 Target = Callable[[str], Mapping[str, Any]]
 KINDS: dict[str, Target] = {
     "openai": lambda url: {"kind": "openai", "base_url": url, "model": "m"},
+    "responses": lambda url: {"kind": "responses", "base_url": url, "model": "m"},
+    "anthropic": lambda url: {"kind": "anthropic", "base_url": url, "model": "m"},
+    "gemini": lambda url: {"kind": "gemini", "base_url": url, "model": "m"},
     "http": lambda url: {
         "kind": "http", "url": f"{url}/agent", "body": {"prompt": "{prompt}"}, "output": "envelope",
     },
@@ -122,12 +135,21 @@ KINDS: dict[str, Target] = {
     "python": lambda url: {"kind": "python", "function": "agent:whole"},
     "messages": lambda url: {"kind": "python", "function": "agent:spoken"},
 }  # fmt: skip
-"""{name: the target, by the address of the server}: a further kind is a line here, and its wire in `served`."""
+"""{name: the target, by the address of the server}: a further kind is a line here, and its wire in `_WIRES`."""
+
+
+_WIRES: dict[str, Callable[[str], Any]] = {
+    "/chat/completions": completion,
+    "/responses": lambda case: providers.response(says(case)),
+    "/messages": lambda case: providers.message(says(case)),
+    ":generateContent": lambda case: providers.content(says(case)),
+    "/agent": envelope,
+}
 
 
 def served(path: str, body: Any) -> Any:
     """The server's reply on the wire of a kind."""
-    return completion(case_in(body)) if path.endswith("/chat/completions") else envelope(case_in(body))
+    return next(reply for end, reply in _WIRES.items() if path.endswith(end))(case_in(body))
 
 
 @pytest.fixture
