@@ -265,3 +265,37 @@ def test_wrong_turns_and_results_are_named_by_their_place(tmp_path: Path, more: 
     assert ended.returncode == 2
     assert place in ended.stderr
     assert "cases.json:" in ended.stderr
+
+
+AGENTS = """
+def text(prompt):
+    return "I say: " + prompt
+
+
+def chat(call):
+    said = [message["content"] for message in call.get("messages", [{"content": call["prompt"]}])]
+    return f"{len(said)}: {said[-1]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"kind": "python", "function": "agents:chat"}, "3: And now?"),
+        ({"kind": "python", "function": "agents:text"}, "have it take one dict, and read `messages`"),
+        ({"kind": "http", "body": {"q": "{prompt}"}}, "the target's body has no {messages}"),
+    ],
+    ids=["a dict", "a text", "no place"],
+)
+def test_an_agent_that_would_not_see_the_conversation_is_refused(
+    service: tuple[Agent, str], tmp_path: Path, entry: dict[str, Any], said: str
+) -> None:
+    agent, url = service
+    write(tmp_path, url, "stop", [case("a", "Oslo", {"contains": "And now?"}, turns=["And now?"])])
+    (tmp_path / "agents.py").write_text(AGENTS)
+    more = {"url": url} if entry["kind"] == "http" else {}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": {**entry, **more}}}))
+    evalq(*CHECKS, cwd=tmp_path)
+    line = lines(tmp_path)["a"]
+    assert said in (line.get("output") or line["error"])
+    assert not agent.requests

@@ -24,7 +24,9 @@ _LONGEST_REASON = 1000
 def call_of(header: SweepHeader, prompt: Prompt, repeat: int) -> Call:
     """The call that asks ``prompt`` for the answer of a repeat."""
     trace = traceparent(header.run, prompt.case, repeat)
-    return Call(prompt.text, prompt.agent, prompt.case, repeat, prompt.messages, header.takes_text, trace)
+    return Call(
+        prompt.text, prompt.agent, prompt.case, repeat, prompt.messages, header.takes_text, trace, bool(prompt.turns)
+    )
 
 
 def result_of(

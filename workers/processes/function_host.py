@@ -245,18 +245,31 @@ def _with_text(function: Callable[[str], Any]) -> Callable[[dict[str, Any]], Any
     if inspect.isasyncgenfunction(function):
 
         async def each(call: dict[str, Any]) -> Any:
-            async for value in function(call["prompt"]):
+            async for value in function(_question(call)):
                 yield value
 
         return each
 
     async def wait(call: dict[str, Any]) -> Any:
-        return await function(call["prompt"])
+        return await function(_question(call))
 
     def ask(call: dict[str, Any]) -> Any:
-        return function(call["prompt"])
+        return function(_question(call))
 
     return wait if _is_async(function) else ask
+
+
+def _question(call: dict[str, Any]) -> str:
+    """The text of a call, for a function that takes one. Raises _OwnFailure for a conversation, which is no text."""
+    if any(message.get("role") == "assistant" for message in call.get("messages", ())):
+        raise _OwnFailure(
+            kind="refused",
+            reason="the function takes one text, and this is a conversation: "
+            "have it take one dict, and read `messages`",
+            text="",
+        )
+    prompt: str = call["prompt"]
+    return prompt
 
 
 def _add_to_path(folder: str) -> None:

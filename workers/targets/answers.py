@@ -31,6 +31,8 @@ class Call(msgspec.Struct, frozen=True):
     """Whether any text is a valid answer, unless the target's ``output`` decides."""
     traceparent: str = ""
     """The W3C trace context in which the agent may put its spans; the same for each attempt at an answer."""
+    has_turns: bool = False
+    """Whether the user says more after the answer, so that the next call is a conversation."""
 
     def __hash__(self) -> int:
         """The hash, without the messages, which are not hashable; the prompt is their JSON."""

@@ -145,6 +145,9 @@ class ToolBox:
         )  # fmt: skip
         try:
             result = await _within(self._client, request, self._target)
+        except TimeoutError:
+            spent = self._target.timeout_seconds
+            return call._replace(error=f"no answer within {spent:g} s (timeout_seconds)", seconds=spent)
         except Exception as error:  # a tool that fails must not end the process that makes all calls
             return call._replace(error=f"{type(error).__name__}: {error}", seconds=time.monotonic() - began)
         if isinstance(result, Failure):
