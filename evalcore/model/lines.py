@@ -11,7 +11,7 @@ from typing import Any, overload
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.files import open_input, replacing
+from evalq.evalcore.files import open_unlinked, replacing
 from evalq.evalcore.model.canonical import Json, read_again
 
 LONG = 10_000
@@ -82,7 +82,8 @@ def lines_in_file(path: Path, marker: Mapping[str, Json]) -> Lines:
     def read() -> Iterator[bytes]:
         found = 0
         try:
-            with open_input(path) as stream:
+            # Not through a link: somebody else's folder must not choose files of this user.
+            with open_unlinked(path) as stream:
                 for line in stream:
                     found += 1
                     yield line.removesuffix(b"\n")

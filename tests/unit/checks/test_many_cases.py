@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalq.evalcore.errors import ConfigError, InputError, UsageError
+from evalq.evalcore.errors import ConfigError, InputError, UsageError, WireError
 from evalq.evalcore.evaluators.checks.evaluator import ChecksEvaluator, evaluator
 from evalq.evalcore.evaluators.checks.inputs import begin_request
 from evalq.evalcore.evaluators.checks.params import CASES
@@ -231,6 +231,32 @@ def test_a_run_folder_has_its_cases_in_files_of_lines_also_after_a_kill(tmp_path
         assert (folder.path / "report.md").read_bytes() == (plain.path / "report.md").read_bytes()
         assert not (folder.path / "spool").exists()
     assert (tmp_path / "long" / "report.json").read_bytes() == (tmp_path / "resumed" / "report.json").read_bytes()
+
+
+def test_a_list_that_is_not_in_its_file_is_an_error_with_a_place(tmp_path: Path) -> None:
+    """The file is gone, short, or a link to somebody's file; a report names no file elsewhere."""
+    folder = _finished(_Long(2), _cases(tmp_path, 5), _outputs(tmp_path, range(5)), tmp_path / "run").folder
+    listed, report = folder.path / "by_case.jsonl", folder.path / "report.json"
+    content = listed.read_bytes()
+    assert folder.report()["results"]["by_case"][-1]["case"] == "c4"
+    listed.write_bytes(content[: content.index(b"\n") + 1])
+    with pytest.raises(WireError, match=r"by_case.jsonl has 1 lines, and the report says 5"):
+        list(folder.report()["results"]["by_case"])
+    listed.unlink()
+    (tmp_path / "elsewhere.jsonl").write_bytes(content)
+    listed.symlink_to(tmp_path / "elsewhere.jsonl")
+    with pytest.raises(WireError, match=r"by_case.jsonl cannot be read"):
+        list(folder.report()["results"]["by_case"])
+    report.write_bytes(report.read_bytes().replace(b'"by_case.jsonl"', b'"../elsewhere.jsonl"'))
+    with pytest.raises(WireError, match=r"run/elsewhere.jsonl cannot be read"):
+        list(folder.report()["results"]["by_case"])
+
+
+def test_nobody_else_names_the_file_of_cases(tmp_path: Path) -> None:
+    request = _request(_cases(tmp_path, 5), _outputs(tmp_path, range(5)))
+    request.params["cases_file"] = {"lines": 5, "sha256": "0" * 64}
+    with pytest.raises(UsageError, match="for evalq alone"):
+        begin_request(request)
 
 
 def test_faulty_cases_leave_no_folder(tmp_path: Path) -> None:
