@@ -174,14 +174,18 @@ def _summary(target: NamedTarget, results: list[list[Answered | Failure]]) -> in
     failed = Counter(attempt.kind for attempt in every if isinstance(attempt, Failure))
     click.echo(f"{len(answered)} of {plural(len(results), 'call')} answered, {plural(len(every), 'attempt')}")
     if answered:
-        seconds = sorted(answer.latency_seconds for answer in answered)
-        worst = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
-        click.echo(f"latency: median {statistics.median(seconds):.3f} s, 95 % {worst:.3f} s")
+        click.echo(f"latency: {_times([answer.latency_seconds for answer in answered])}")
+    firsts = [first for answer in answered if (first := answer.first_token_seconds) is not None]
+    if firsts:
+        click.echo(f"first token: {_times(firsts)}")
     prompt, completion = (_total(every, f"{part}_tokens") for part in ("prompt", "completion"))
+    cached, reasoning = (_total(every, f"{part}_tokens") for part in ("cached", "reasoning"))
     costs = [attempt_cost(target.target.price, one) for one in every]
     if prompt or completion or any(costs):
         cost = sum(known for known in costs if known is not None)
-        click.echo(f"tokens: {prompt} prompt, {completion} completion" + (f", cost {cost:.6g}" if cost else ""))
+        of_cache, of_thought = cached and f" ({cached} cached)", reasoning and f" ({reasoning} reasoning)"
+        counts = f"{prompt} prompt{of_cache or ''}, {completion} completion{of_thought or ''}"
+        click.echo(f"tokens: {counts}" + (f", cost {cost:.6g}" if cost else ""))
     if served := sorted({_served(one) for one in answered} - {""}):
         click.echo(f"served by: {', '.join(served)}")
     if failed:
@@ -197,6 +201,13 @@ def _served(answer: Answered) -> str:
     """The model that answered, as the reply names it."""
     served = answer.served
     return " ".join(filter(None, (served.model, served.fingerprint and f"({served.fingerprint})", served.provider)))
+
+
+def _times(seconds: list[float]) -> str:
+    """The median and the 95 % quantile."""
+    listed = sorted(seconds)
+    worst = listed[min(len(listed) - 1, int(0.95 * len(listed)))]
+    return f"median {statistics.median(listed):.3f} s, 95 % {worst:.3f} s"
 
 
 def _total(attempts: list[Answered | Failure], name: str) -> int:
