@@ -66,7 +66,17 @@ def _keep_trial(target: NamedTarget, results: list[list[Answered | Failure]]) ->
     from evalq.workers.targets.target import config_digest
 
     calls = [
-        [Attempt(prompt_tokens=one.prompt_tokens, completion_tokens=one.completion_tokens) for one in attempts]
+        [
+            Attempt(
+                prompt_tokens=one.prompt_tokens,
+                completion_tokens=one.completion_tokens,
+                cached_tokens=one.cached_tokens,
+                cache_write_tokens=one.cache_write_tokens,
+                cache_write_1h_tokens=one.cache_write_1h_tokens,
+                reasoning_tokens=one.reasoning_tokens,
+            )
+            for one in attempts
+        ]
         for attempts in results
     ]
     try:

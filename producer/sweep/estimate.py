@@ -162,7 +162,9 @@ def _cost(facts: TargetFacts, means: Means | None, calls: int, live: SweepOption
     if facts.price:
         from evalq.workers.targets.price import Price
 
-        cost = Price.model_validate(facts.price).cost(prompt, completion)
+        parts = {name: calls * mean for name, mean in means.parts.items()}
+        price = Price.model_validate(facts.price)
+        cost = price.cost(prompt, completion, **parts) + (calls - 1) * price.per_call
         yield f"cost: about {cost:.4g}" + (f", at most {live.max_cost:g} (--max-cost)" if live.max_cost else "")
 
 
@@ -193,12 +195,16 @@ _Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Means(msgspec.Struct, frozen=True):
-    """Mean tokens of ``calls`` calls, retries included; ``source`` says where they were made."""
+    """Mean tokens of ``calls`` calls, retries included; ``source`` says where they were made.
+
+    ``parts`` are those of them that may have a price of their own (`_PARTS`).
+    """
 
     calls: Annotated[int, msgspec.Meta(ge=1)]
     prompt: _Amount
     completion: _Amount
     source: str = ""
+    parts: dict[str, _Amount] = {}
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -246,18 +252,23 @@ def keep_trial(target: str, config: str, calls: Iterable[Iterable[Attempt]]) -> 
     return str(TRIALS)
 
 
+_PARTS = ("cached", "cache_write", "cache_write_1h", "reasoning")
+"""The parts of prompt and completion tokens that may have a price of their own."""
+
+
 def _mean(calls: Iterable[Iterable[Attempt]], source: str) -> Means | None:
     """The mean tokens of calls whose attempts reported some; None without such calls."""
     # Leave out calls that reported no tokens: counted as 0 tokens, they would make the estimate too low.
     counted = [
-        (sum(a.prompt_tokens or 0 for a in attempts), sum(a.completion_tokens or 0 for a in attempts))
+        tuple(sum(getattr(a, f"{name}_tokens") or 0 for a in attempts) for name in ("prompt", "completion", *_PARTS))
         for attempts in map(tuple, calls)
         if any(a.prompt_tokens is not None or a.completion_tokens is not None for a in attempts)
     ]
     if not counted:
         return None
-    prompt, completion = (sum(amounts) / len(counted) for amounts in zip(*counted, strict=True))
-    return Means(len(counted), prompt, completion, source)
+    prompt, completion, *parts = (sum(amounts) / len(counted) for amounts in zip(*counted, strict=True))
+    named = {name: mean for name, mean in zip(_PARTS, parts, strict=True) if mean}
+    return Means(len(counted), prompt, completion, source, named)
 
 
 def _recorded(target: str, config: str, cache: str) -> Iterator[tuple[str, Iterator[tuple[Attempt, ...]]]]:

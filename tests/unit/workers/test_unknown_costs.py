@@ -28,3 +28,34 @@ def test_half_of_the_tokens_are_no_cost(
 ) -> None:
     """A sum that lacks a part is too low, and a budget that it is held to is none."""
     assert cost_of(price, Tokens(input=prompt, output=completion)) == cost
+
+
+CACHED = Price(
+    prompt_per_million=10e6, completion_per_million=20e6, cached_per_million=1e6, cache_write_per_million=12e6,
+    reasoning_per_million=30e6, per_call=0.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cost"),
+    [
+        (Tokens(input=10, output=5), 0.5 + 100 + 100),
+        (Tokens(input=10, cached_input=4, output=5), 0.5 + 60 + 4 + 100),
+        (Tokens(input=10, cached_input=4, cache_write=2, output=5), 0.5 + 40 + 4 + 24 + 100),
+        (Tokens(input=10, cache_write_1h=2, output=5), 0.5 + 80 + 24 + 100),
+        (Tokens(input=10, output=5, reasoning=5), 0.5 + 100 + 150),
+        (Tokens(output=5), None),
+    ],
+)
+def test_each_part_has_its_price(tokens: Tokens, cost: float | None) -> None:
+    """A cached prompt billed in full would end a budget of 100 calls after 19."""
+    found = cost_of(CACHED, tokens)
+    assert found == (None if cost is None else pytest.approx(cost))
+
+
+def test_a_call_may_cost_without_tokens() -> None:
+    """And what has no price of its own costs as its whole."""
+    assert cost_of(Price(per_call=0.25), Tokens()) == 0.25
+    plain = Price(prompt_per_million=1e6, completion_per_million=2e6)
+    parts = Tokens(input=10, cached_input=4, cache_write=2, cache_write_1h=1, output=5, reasoning=2)
+    assert cost_of(plain, parts) == pytest.approx(20.0)
