@@ -274,6 +274,8 @@ def _require_one_judge(answer: CheckedAnswer, question: JudgeQuestion) -> None:
         return
     judge_names = shorten(", ".join(judges))
     if not judges:
+        if question.of == "record":
+            raise Uncomputable(f"{shorten(question.judge)} was not asked about it: --judge {shorten(question.judge)}")
         wanted = "--judge, and --against with an answer to this repeat" if question.against else "--judge"
         raise Uncomputable("what was judged is another answer" if same else f"no judgement of it is recorded: {wanted}")
     if question.judge:
