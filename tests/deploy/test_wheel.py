@@ -66,8 +66,8 @@ def test_a_wheel_holds_nothing_of_an_earlier_build(wheel: Path, tmp_path: Path) 
         packed.extractall(tmp_path / "installed")
     script = "import evalq.evalcore.version as v; print(v.__file__, v.code_version())"
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
-    told = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True).split()
-    assert told == [str(tmp_path / "installed" / "evalq" / "evalcore" / "version.py"), code_version()]
+    printed = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True).split()
+    assert printed == [str(tmp_path / "installed" / "evalq" / "evalcore" / "version.py"), code_version()]
 
 
 def _packed(wheel: Path) -> dict[str, str]:
@@ -135,8 +135,8 @@ def test_without_a_compiler_it_is_built_and_works(
         packed.extractall(tmp_path / "installed")
     script = "from evalq.evalcore import native; print(native.compiled(), native.way())"
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
-    told = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True)
-    assert told.startswith("None Python alone")
+    printed = subprocess.check_output([sys.executable, "-P", "-c", script], env=environment, text=True)
+    assert printed.startswith("None Python alone")
     (tmp_path / "log.jsonl").write_text('{"turn": 1, "agent": "a", "decision": "share", "message": ""}\n')
     command = ("-P", "-c", "from evalq.producer.entry import main; main()", "cooperation", "log.jsonl", "--inline")
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -209,8 +209,8 @@ def test_one_name_is_installed_and_nothing_of_another_distribution_is_touched(wh
 
     environment.pip("install", "--no-deps", "--no-index", other)
     both = environment.files()
-    told = environment.run(environment.python, "-P", "-c", BOTH).split()
-    assert told == ["somebody", "somebody", "Settings", "evaluate", str(environment.site / "evalq" / "__init__.py")]
+    printed = environment.run(environment.python, "-P", "-c", BOTH).split()
+    assert printed == ["somebody", "somebody", "Settings", "evaluate", str(environment.site / "evalq" / "__init__.py")]
     assert "evalq" in environment.run(environment.python.parent / "evalq", "--version")
 
     environment.pip("uninstall", "-y", "evalq")

@@ -90,10 +90,10 @@ class Chromium:
         asked: dict[str, Any] = {"id": self._last, "method": method, "params": params}
         asked |= {"sessionId": session} if session else {}
         os.write(self._to, json.dumps(asked).encode() + b"\0")
-        while (told := self._next()).get("id") != self._last:
-            self.events.append(told)
-        assert "error" not in told, (method, told["error"])
-        return dict(told["result"])
+        while (reply := self._next()).get("id") != self._last:
+            self.events.append(reply)
+        assert "error" not in reply, (method, reply["error"])
+        return dict(reply["result"])
 
     def until(self, happened: Callable[[dict[str, Any]], bool]) -> None:
         """Wait for an event."""
@@ -110,7 +110,7 @@ class Chromium:
 
 
 class Tab:
-    """One tab, as wide and in such colours as it was told."""
+    """One tab, as wide and in such colours as `look` asked for."""
 
     def __init__(self, browser: Chromium, session: str) -> None:
         self._browser = browser
@@ -134,7 +134,7 @@ class Tab:
         self._call("Page.navigate", url=address)
 
         def loaded(event: dict[str, Any]) -> bool:
-            """Not the page before, of which it may be told only now."""
+            """Not the page before, whose event may come only now."""
             if event.get("method") != "Page.lifecycleEvent" or event.get("sessionId") != self._session:
                 return False
             return bool(event["params"]["name"] == "load" and event["params"]["loaderId"] != before)
@@ -144,9 +144,9 @@ class Tab:
 
     def run(self, expression: str) -> Any:
         """What JavaScript gives, awaited."""
-        told = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in told, told["exceptionDetails"]
-        return told["result"].get("value")
+        reply = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
 
     def wait(self, expression: str) -> float:
         """Until it is true; the seconds that took."""
@@ -197,8 +197,8 @@ class Tab:
         """The whole page as a PNG."""
         import base64
 
-        told = self._call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(told["data"]))
+        reply = self._call("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(reply["data"]))
 
     def _own(self) -> list[dict[str, Any]]:
         return [each for each in self._browser.events if each.get("sessionId") == self._session]

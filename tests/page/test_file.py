@@ -148,8 +148,8 @@ def saying(text: str) -> Evaluator[Any, Any]:
         ),
         rows=Rows((Column(text),), dict[str, Any], lambda report: see),
     )
-    told: Evaluator[Any, Any] = type("Told", (Said,), {"views": views})()
-    return told
+    changed: Evaluator[Any, Any] = type("Told", (Said,), {"views": views})()
+    return changed
 
 
 def a_report(text: str, records: int = 1) -> dict[str, Any]:

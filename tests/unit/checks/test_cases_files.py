@@ -287,7 +287,7 @@ def test_a_few_lines_cannot_stand_for_gigabytes(tmp_path: Path) -> None:
     assert "not YAML" in refused(tmp_path, 'cases: !!python/object/apply:os.system ["true"]')
 
 
-def test_thousands_of_faults_are_told_briefly(tmp_path: Path) -> None:
+def test_thousands_of_faults_are_listed_briefly(tmp_path: Path) -> None:
     """Twenty, and how many more."""
     said = refused(tmp_path, json.dumps({"cases": [{"id": str(i), "x": 1, "expected": 1} for i in range(60)]}))
     assert said.count("\n") == 21
@@ -364,7 +364,7 @@ def test_what_is_written_out_is_counted_whatever_it_stands_in() -> None:
     assert SizeBudget().count([long] * 200 + [{}])[-1] == {}
 
 
-def test_an_unknown_variable_is_told_with_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_variable_is_reported_with_the_known_ones(tmp_path: Path) -> None:
     """In their order; a part of a mapping is reached by a point, and only of a mapping."""
     text = "cases: [{id: a, vars: {b: {c: 1}, d: x}, expected: '{{%s}}'}]"
     assert "{{d.c}} is not a variable (known: b, d, id)" in refused(tmp_path, text % "d.c")

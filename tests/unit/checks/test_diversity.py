@@ -91,11 +91,11 @@ def test_a_case_keeps_no_more_than_a_thousand_answers() -> None:
 
 def test_the_report_says_what_each_case_has_collapsed_to(tmp_path: Path) -> None:
     """One text in several spellings is collapsed; five texts are diverse; few answers leave it open."""
-    told = [line("same", r, ("Paris", "paris.", "**Paris**")[r % 3]) for r in range(30)]
-    told += [line("mixed", r, "ABCDE"[r % 5]) for r in range(30)]
-    told += [line("few", r, "x") for r in range(3)] + [line("one", 0, "x")]
+    answered = [line("same", r, ("Paris", "paris.", "**Paris**")[r % 3]) for r in range(30)]
+    answered += [line("mixed", r, "ABCDE"[r % 5]) for r in range(30)]
+    answered += [line("few", r, "x") for r in range(3)] + [line("one", 0, "x")]
     cases = [case("same", tags=["t"]), case("mixed", tags=["t", "u"]), case("few"), case("one"), case("silent")]
-    found = diversity(tmp_path, told, [*cases, case("left", "none")])
+    found = diversity(tmp_path, answered, [*cases, case("left", "none")])
     entries = {entry["case"]: entry for entry in found["by_case"]}
     assert {name: entry["verdict"] for name, entry in entries.items()} == {
         "same": "collapsed", "mixed": "diverse", "few": "inconclusive", "one": "no_repeats", "silent": "no_data",
@@ -128,8 +128,8 @@ def test_a_record_shows_what_a_kind_says(tmp_path: Path) -> None:
 
 def test_what_counts_is_the_first_answer_of_each_repeat(tmp_path: Path) -> None:
     """As in every number of checks: a second one is left out; an answer without a verdict is no answer."""
-    told = [line("a", 0, "x"), line("a", 1, "x"), line("a", 0, "y"), line("a", 2, None, error="timeout")]
-    found = diversity(tmp_path, told, [case("a")])
+    answered = [line("a", 0, "x"), line("a", 1, "x"), line("a", 0, "y"), line("a", 2, None, error="timeout")]
+    found = diversity(tmp_path, answered, [case("a")])
     assert found["by_case"][0]["answers"] == 2
     assert found["by_case"][0]["distinct"]["text"] == 1
 
@@ -137,9 +137,9 @@ def test_what_counts_is_the_first_answer_of_each_repeat(tmp_path: Path) -> None:
 def test_a_run_says_it_for_cases_that_do_not(tmp_path: Path) -> None:
     """A case's own word stands over the run's; without any there is no such part of the report."""
     cases: list[dict[str, Any]] = [{"id": "a", "checks": ANY}, case("b", "none")]
-    told = [line(name, r, "x") for name in "ab" for r in range(20)]
-    assert "diversity" not in evaluated(tmp_path, told, params_of(cases)).report["results"]
-    found = diversity(tmp_path, told, cases, diversity={"by": "text", "collapse_share": 0.9})
+    answered = [line(name, r, "x") for name in "ab" for r in range(20)]
+    assert "diversity" not in evaluated(tmp_path, answered, params_of(cases)).report["results"]
+    found = diversity(tmp_path, answered, cases, diversity={"by": "text", "collapse_share": 0.9})
     assert [(entry["case"], entry["verdict"]) for entry in found["by_case"]] == [("a", "inconclusive")]
 
 
@@ -148,13 +148,16 @@ def test_a_sweep_stops_as_its_report_would_say(tmp_path: Path) -> None:
     demand = {"rates": [{"number": "pass-rate", "least": 0.5}]}
     cases = [case("both", checks=[{"contains": "x"}], thresholds=demand), case("kinds"), case("open")]
     params = params_of(cases)
-    stopping, told = stopping_for(params), list[bytes]()
+    stopping, answered = stopping_for(params), list[bytes]()
     for number in range(30):
-        told += [line("both", number, "x", **stop_mark(30)), line("kinds", number, f"{number % 6}", **stop_mark(30))]
-        told.append(line("open", number, "x" if number % 10 < 7 else f"{number}", **stop_mark(30)))
-        for data in told[-3:]:
+        answered += [
+            line("both", number, "x", **stop_mark(30)),
+            line("kinds", number, f"{number % 6}", **stop_mark(30)),
+        ]
+        answered.append(line("open", number, "x" if number % 10 < 7 else f"{number}", **stop_mark(30)))
+        for data in answered[-3:]:
             stopping.add(data)
-        results = evaluated(tmp_path, told, params).report["results"]
+        results = evaluated(tmp_path, answered, params).report["results"]
         kinds = {
             entry["case"]: entry["verdict"] in ("collapsed", "diverse") for entry in results["diversity"]["by_case"]
         }
@@ -172,8 +175,10 @@ def test_a_sweep_stops_as_its_report_would_say(tmp_path: Path) -> None:
 
 def test_a_gate_knows_collapsed_cases_and_texts(tmp_path: Path) -> None:
     """By the report's verdict; equal texts have one label, which two runs are compared by."""
-    told = [line("a", r, ("Paris", "paris!")[r % 2]) for r in range(30)] + [line("b", r, f"{r % 9}") for r in range(30)]
-    done = evaluated(tmp_path, told, params_of([case("a"), case("b"), {"id": "c", "checks": ANY}]))
+    answered = [line("a", r, ("Paris", "paris!")[r % 2]) for r in range(30)] + [
+        line("b", r, f"{r % 9}") for r in range(30)
+    ]
+    done = evaluated(tmp_path, answered, params_of([case("a"), case("b"), {"id": "c", "checks": ANY}]))
     assert MEASURES.collapsed(done.report) == ["a"]
     assert MEASURES.collapsed(evaluated(tmp_path, [line("c", 0)]).report) == []
     seen = [MEASURES.observe(each) for each in (
@@ -184,7 +189,7 @@ def test_a_gate_knows_collapsed_cases_and_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reason"),
     [
         ("diversity: words", "cases[0].diversity.by: must be text, near, embedding or none"),
         ("diversity: {by: near, similarity: 0}", "cases[0].diversity.similarity: Input should be greater than 0"),
@@ -194,13 +199,13 @@ def test_a_gate_knows_collapsed_cases_and_texts(tmp_path: Path) -> None:
         ("diversity: {collapse-share: true}", "must be a number"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, written: str, told: str) -> None:
+def test_mistakes_are_reported_with_their_place(tmp_path: Path, written: str, reason: str) -> None:
     """File, line and key path."""
     path = tmp_path / "cases.yaml"
     path.write_text(f"cases:\n  - id: a\n    checks: [is-json]\n    {written}\n")
     with pytest.raises(ConfigError, match=r"cases\.yaml:4: ") as caught:
         load_cases([path])
-    assert told in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_layers_are_laid_over_one_another_name_by_name(tmp_path: Path) -> None:

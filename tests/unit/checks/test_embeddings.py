@@ -36,7 +36,7 @@ def embedded(text: str, target: str = "e", config: str = "c", **more: Any) -> di
     return {"text": kind_of_text(whole).hex(), "target": target, "config": config, "vector": vector} | more
 
 
-def told(folder: Path, lines: list[bytes], case: dict[str, Any] | None = None) -> dict[str, Any]:
+def entry_of(folder: Path, lines: list[bytes], case: dict[str, Any] | None = None) -> dict[str, Any]:
     """The entry of the one case."""
     found: dict[str, Any] = evaluated(folder, lines, params_of([case or CASE])).report["results"]
     entry: dict[str, Any] = found["diversity"]["by_case"][0]
@@ -102,7 +102,7 @@ def test_kinds_come_of_what_lines_hold(tmp_path: Path) -> None:
     lines = [line("a", r, WORDS[r % 4], embedding=embedded(WORDS[r % 4])) for r in range(40)]
     lines += [line("a", 40, WORDS[0]), line("a", 41, WORDS[0], embedding=embedded("another text"))]
     lines += [line("a", 42, WORDS[0], embedding=embedded(WORDS[0], error="timeout: too late", vector=""))]
-    entry = told(tmp_path, lines)
+    entry = entry_of(tmp_path, lines)
     assert (entry["answers"], entry["without_vector"], entry["errors"]) == (40, 3, 0)
     assert entry["distinct"] == {"text": 4, "kinds": 2}
     assert entry["embedders"] == [{"target": "e", "config": "c", "answers": 40}]
@@ -117,28 +117,28 @@ def test_an_embedder_without_settings_is_one(tmp_path: Path) -> None:
         given_ = embedded(WORDS[r % 2])
         del given_["config"]
         lines.append(line("a", r, WORDS[r % 2], embedding=given_))
-    entry = told(tmp_path, lines)
+    entry = entry_of(tmp_path, lines)
     assert entry["embedders"] == [{"target": "e", "config": "", "answers": 12}]
     assert entry["distinct"] == {"text": 2, "kinds": 1}
 
 
 def test_an_empty_answer_is_a_kind_by_itself(tmp_path: Path) -> None:
     """Nobody can embed it, and an agent that says nothing has collapsed all the same."""
-    entry = told(tmp_path, [line("a", r, "") for r in range(30)])
+    entry = entry_of(tmp_path, [line("a", r, "") for r in range(30)])
     assert (entry["answers"], entry["without_vector"], entry["verdict"]) == (30, 0, "collapsed")
 
 
 def test_vectors_of_two_embedders_are_not_judged(tmp_path: Path) -> None:
     """Their spaces have nothing in common: no verdict stands on them."""
     lines = [line("a", r, WORDS[0], embedding=embedded(WORDS[0], config=str(r % 2))) for r in range(40)]
-    entry = told(tmp_path, lines)
+    entry = entry_of(tmp_path, lines)
     assert (entry["verdict"], entry["runs_to_decide"]) == ("inconclusive", None)
     assert [each["answers"] for each in entry["embedders"]] == [20, 20]
     (tmp_path / "lengths").mkdir()
     short = base64.b64encode(pack_vector([1, 2])).decode()
     lines = [line("a", r, WORDS[0], embedding=embedded(WORDS[0])) for r in range(4)]
     lines += [line("a", r, WORDS[2], embedding=embedded(WORDS[2], vector=short)) for r in range(4, 60)]
-    assert told(tmp_path / "lengths", lines)["verdict"] == "inconclusive"
+    assert entry_of(tmp_path / "lengths", lines)["verdict"] == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -155,14 +155,14 @@ def test_an_embedding_that_is_none_is_an_error(tmp_path: Path, bad: Any, says: s
     """Never a kind, and never silently left out: it is said where it stands."""
     given_ = {**embedded("x"), **bad} if isinstance(bad, dict) else bad
     data = line("a", 0, "x", embedding=given_)
-    assert told(tmp_path, [data])["errors"] == 1
+    assert entry_of(tmp_path, [data])["errors"] == 1
     assert OutputScorer(params_of([CASE])).test(data).reason.startswith(says)
 
 
 def test_a_key_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
     """Decoders differ in which of the two they keep."""
     twice = line("a", 0, "x", embedding=embedded("x")).replace(b'"target": "e"', b'"target": "e", "target": "f"')
-    assert told(tmp_path, [twice])["errors"] == 1
+    assert entry_of(tmp_path, [twice])["errors"] == 1
 
 
 def test_an_embedder_is_asked_each_text_once(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     good = msgspec.structs.replace(nothing, output=msgspec.Raw(vector))
     found = stage.add_replies(plain, lambda _: [good])
     assert b'{"n":1.50}' in found
-    assert told(tmp_path, [found])["answers"] == 1
+    assert entry_of(tmp_path, [found])["answers"] == 1
     assert stage.add_replies(found, lambda _: [good]) == found
     # A run that reuses this one takes the vector over, unless its text is another one by now.
     (known,) = stage.recorded_replies(found)
@@ -205,7 +205,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
         wrong = {asked: [msgspec.structs.replace(nothing, **more)]}
         said = stage.add_replies(plain, wrong.__getitem__)
         assert json.loads(said)["embedding"]["error"]
-        entry = told(tmp_path, [said])
+        entry = entry_of(tmp_path, [said])
         assert (entry["without_vector"], entry["verdict"], entry["errors"]) == (1, "no_data", 0)
 
 

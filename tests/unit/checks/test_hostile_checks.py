@@ -183,7 +183,7 @@ def test_keys_that_are_one_as_texts_are_refused(tmp_path: Path) -> None:
     assert "'1' occurs twice" in said
 
 
-def test_weights_are_told_apart(tmp_path: Path) -> None:
+def test_weights_are_distinguished(tmp_path: Path) -> None:
     """Those whose squares are nothing would divide by it."""
     assert "from 1e-9" in _refused(tmp_path, "cases: [{id: a, expected: x, weight: 1.0e-200}]")
 
@@ -223,7 +223,7 @@ def test_a_bound_may_be_larger_than_any_answer() -> None:
 
 
 def test_bounds_at_a_path_keep_every_digit() -> None:
-    """A whole number that no float holds is compared as it is written, and told so."""
+    """A whole number that no float holds is compared as it is written, and the verdict says so."""
     least = {"json-path": "$.id", "min": 2**53 + 1}
     assert judged(least, {"id": 2**53}).passed is False
     assert judged(least, {"id": 2**53 + 1}).passed is True

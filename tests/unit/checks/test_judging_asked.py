@@ -79,9 +79,9 @@ LIVE = ("--target", "chat", "--targets", "targets.yaml")
 )
 def test_what_cannot_be_judged_is_refused(here: Path, cases: str, args: tuple[str, ...], says: str) -> None:
     """With a sentence that says what to do, and no folder left."""
-    code, told = said(cases, *args)
+    code, printed = said(cases, *args)
     assert code != 0
-    assert says in told, told
+    assert says in printed, printed
     assert not (here / "run").exists()
 
 
@@ -95,16 +95,16 @@ def test_a_judge_that_decides_nothing_lets_a_sweep_stop(here: Path) -> None:
 
 def test_a_dry_run_says_what_judging_takes(here: Path) -> None:
     """Of live outputs as many as are planned, of recorded ones as many as can be judged; nobody is called."""
-    code, told = said(JUDGED, *LIVE, "--judge", "grader", "--repeat", "5", "--dry-run")
-    assert code == 0, told
-    assert "2 cases x 5 = 10 calls" in told
-    assert "about the outputs: 20 questions to grader = 20 calls" in told
-    assert "about the outputs: 10 questions x 3 votes to grader = 30 calls" in told
-    code, told = said(
+    code, printed = said(JUDGED, *LIVE, "--judge", "grader", "--repeat", "5", "--dry-run")
+    assert code == 0, printed
+    assert "2 cases x 5 = 10 calls" in printed
+    assert "about the outputs: 20 questions to grader = 20 calls" in printed
+    assert "about the outputs: 10 questions x 3 votes to grader = 30 calls" in printed
+    code, printed = said(
         JUDGED, "--outputs", "outputs.jsonl", "--judge", "grader", "--targets", "targets.yaml", "--dry-run"
     )
-    assert code == 0, told
-    assert "1 question x 3 votes to grader = 3 calls" in told
+    assert code == 0, printed
+    assert "1 question x 3 votes to grader = 3 calls" in printed
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_many_cases_without_an_input_are_named_briefly(here: Path) -> None:
     (here / "cases.json").write_text(json.dumps({"cases": [{"id": f"c{at}", "expected": "x"} for at in range(12)]}))
     with pytest.raises(ConfigError) as caught:
         list(prompts(Request([str(here / "cases.json")], {}, {})))
-    told = str(caught.value)
-    assert told.endswith(", ".join(f"c{at}" for at in range(10)) + " and 2 more")
+    message = str(caught.value)
+    assert message.endswith(", ".join(f"c{at}" for at in range(10)) + " and 2 more")
 
 
 def test_a_folder_of_another_run_is_searched_for_its_lines(here: Path) -> None:
@@ -237,9 +237,9 @@ def test_judges_and_embedders_are_asked_in_one_stage(here: Path) -> None:
         return [Output(0, prompt.case, "", 0, prompt.digest, target, "c", msgspec.Raw(said[target]))]
 
     joined = stage.add_replies(data, recorded)
-    told = json.loads(joined)
-    assert [vote["judge"] for vote in told["judgements"]] == ["grader"]
-    assert told["embedding"]["target"] == "vectors"
+    record = json.loads(joined)
+    assert [vote["judge"] for vote in record["judgements"]] == ["grader"]
+    assert record["embedding"]["target"] == "vectors"
     assert [each.target for each in stage.recorded_replies(joined)] == ["grader", "vectors"]
 
 

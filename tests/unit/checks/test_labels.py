@@ -1,4 +1,4 @@
-"""Labels by people: read strictly, counted beside the verdicts of judges in any cut, and told in the report."""
+"""Labels by people: read strictly, counted beside the verdicts of judges in any cut, and shown in the report."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_header_that_is_no_text_is_said(tmp_path: Path) -> None:
         load_labels(str(path))
 
 
-def test_labels_are_told_beside_verdicts(tmp_path: Path) -> None:
+def test_labels_are_shown_beside_verdicts(tmp_path: Path) -> None:
     """The table of judge and person, agreement, errors, and what people would say of all answers."""
     lines = [judged_line("m0", r, passed=r < 3) for r in range(5)] + [judged_line("m1", 0, passed=False)]
     found = results(tmp_path, lines, labels=LABELS)["labels"]
@@ -123,9 +123,9 @@ def test_labels_of_one_line_each_are_as_good_as_a_file(tmp_path: Path) -> None:
     plain = [judged_line("m0", r, passed=r < 3) for r in range(5)]
     own = [judged_line("m0", r, passed=r < 3, labels={"polite": r < 2} if r < 3 else None) for r in range(5)]
     by_file = {"m0": {"polite": {"passed": [0, 1], "failed": [2]}}}
-    told = [results(tmp_path, *each)["labels"] for each in ([own], [own])]
-    assert told[0] == results(tmp_path, plain, labels=by_file)["labels"]
-    assert told[0] == results(tmp_path, own, labels=by_file)["labels"]
+    listed = [results(tmp_path, *each)["labels"] for each in ([own], [own])]
+    assert listed[0] == results(tmp_path, plain, labels=by_file)["labels"]
+    assert listed[0] == results(tmp_path, own, labels=by_file)["labels"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_check_labelled_twice_in_a_line_is_an_error(tmp_path: Path) -> None:
     assert "labelled more than once" in run.report["faults"][0]["reason"]
 
 
-def test_labels_of_nothing_are_told(tmp_path: Path) -> None:
+def test_labels_of_nothing_are_reported(tmp_path: Path) -> None:
     """Of no case, of no check or of several, of an output that is not there or has no verdict: each by itself."""
     twins = {"id": "twins", "checks": [{"contains": "a"}, {"contains": "b"}]}
     labels: dict[str, Any] = {
@@ -170,17 +170,17 @@ def test_labels_of_nothing_are_told(tmp_path: Path) -> None:
     found = run.report["results"]["labels"]
     assert found["astray"] == 1 + 2 + 1 + 1 + 1 + 1
     assert found["used"] == 1
-    told = "\n".join(found["listed"])
-    assert "line 1: m0 has no check called 'kind'" in told
-    assert "2 of 'polite': 'nobody' is none of the cases" in told
-    assert "twins has several checks called 'contains'" in told
-    assert "m0 repeat 7 has no output with a verdict" in told
-    assert "m1 repeat 0 has no output with a verdict" in told
+    listed = "\n".join(found["listed"])
+    assert "line 1: m0 has no check called 'kind'" in listed
+    assert "2 of 'polite': 'nobody' is none of the cases" in listed
+    assert "twins has several checks called 'contains'" in listed
+    assert "m0 repeat 7 has no output with a verdict" in listed
+    assert "m1 repeat 0 has no output with a verdict" in listed
     assert "7 labels without an output that has a verdict" in notices(run.report)[0]
     assert "Labels of no output with a verdict, 7" in markdown(run.report, {})
 
 
-def test_plain_checks_are_told_apart_from_judges(tmp_path: Path) -> None:
+def test_plain_checks_are_distinguished_from_judges(tmp_path: Path) -> None:
     """The pass rate by checks that no judge decides; a judge that only shows takes no part in either."""
     lines = [judged_line("m0", 0, False), judged_line("m0", 1, True, "a very long answer indeed"), line("plain", 0)]
     lines += [judged_line("only", 0, False), judged_line("shown", 0, False)]
@@ -194,15 +194,15 @@ def test_plain_checks_are_told_apart_from_judges(tmp_path: Path) -> None:
 
 
 def test_runs_without_judges_tell_nothing_of_them(tmp_path: Path) -> None:
-    """Neither in the report nor in its records; and labels of plain checks are told all the same."""
+    """Neither in the report nor in its records; and labels of plain checks are shown all the same."""
     cases = [{"id": "plain", "checks": [{"contains": "yes"}]}]
     run = evaluated(tmp_path, [line("plain", 0)], params_of(cases))
     assert {"plain", "labels"}.isdisjoint(run.report["results"])
     assert "plain" not in next(iter(run.records()))
-    told = evaluated(tmp_path, [line("plain", 0, labels={"contains": False})], params_of(cases)).report["results"]
-    assert "plain" not in told
-    assert told["labels"]["checks"][0]["table"]["false_pass"] == 1
-    assert told["labels"]["checks"][0]["judged"] is False
+    listed = evaluated(tmp_path, [line("plain", 0, labels={"contains": False})], params_of(cases)).report["results"]
+    assert "plain" not in listed
+    assert listed["labels"]["checks"][0]["table"]["false_pass"] == 1
+    assert listed["labels"]["checks"][0]["judged"] is False
 
 
 def test_whole_outputs_are_judged_by_people_in_place_of_judges(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_check_is_as_fallible_as_its_parts() -> None:
 
 
 def test_a_label_of_an_output_without_a_verdict_counts_nowhere(tmp_path: Path) -> None:
-    """It is told of: the agent may have answered, and the judge has not."""
+    """It is reported: the agent may have answered, and the judge has not."""
     broken = {**judgement("yes", True), "output": {"marker": MARKER, "verdict": "fine"}}
     lines = [judged_line("m0", 0, True), line("m0", 1, judgements=[broken], labels={"polite": True})]
     found = results(tmp_path, lines)["labels"]
@@ -384,7 +384,7 @@ def test_a_label_has_to_say_of_which_check_it_is(tmp_path: Path) -> None:
     assert test.reason == "labels, polite: false here, and true in --labels"
 
 
-def test_labels_of_a_file_that_are_about_nothing_are_told(tmp_path: Path) -> None:
+def test_labels_of_a_file_that_are_about_nothing_are_reported(tmp_path: Path) -> None:
     """No such case, no such check, no such output."""
     labels = {
         "gone": {"polite": {"passed": [0, 1], "failed": []}},

@@ -70,7 +70,7 @@ def test_composed_checks_are_as_sure_as_their_parts(words: list[str], data: st.D
 
 @given(parts, st.booleans())
 def test_what_was_not_looked_at_adds_nothing_to_a_score(words: list[str], negated: bool) -> None:
-    """Whether it is negated or not: the score that is told is the least that it could be."""
+    """Whether it is negated or not: the score that is shown is the least that it could be."""
     known = [each for each in words if each != "error"] or ["true"]
     for name in ("any", "all", "at-least"):
         check = f"not-{name}" if negated else name
@@ -78,6 +78,6 @@ def test_what_was_not_looked_at_adds_nothing_to_a_score(words: list[str], negate
         for instead in (HOLDS, FAILS):
             checks = [instead if each == "unlooked" else TRUTH[each] for each in known]
             scores.append(compile_check({check: checks}).judge(CheckedAnswer("a")).score)
-        told = compile_check({check: [TRUTH[each] for each in known]}).judge(CheckedAnswer("a")).score
-        assert told is not None
-        assert told <= min(score for score in scores if score is not None) + 1e-12
+        least = compile_check({check: [TRUTH[each] for each in known]}).judge(CheckedAnswer("a")).score
+        assert least is not None
+        assert least <= min(score for score in scores if score is not None) + 1e-12

@@ -183,11 +183,11 @@ def test_a_schema_says_the_same_however_much_of_the_stack_is_taken() -> None:
     answers: list[Any] = [{}]
     for _ in range(39):
         answers.append({"a": answers[-1]})
-    told = [
+    reasons = [
         [_below(calls, partial(check.judge, CheckedAnswer(answer))).error for calls in (0, 200)] for answer in answers
     ]
-    assert [near for near, far in told if near != far] == []
-    assert {near for near, _ in told} == {"", "the schema refers to itself without end"}
+    assert [near for near, far in reasons if near != far] == []
+    assert {near for near, _ in reasons} == {"", "the schema refers to itself without end"}
 
 
 def test_keys_that_are_called_like_keywords_are_keys() -> None:

@@ -157,7 +157,7 @@ def test_the_index_of_many_texts_leaves_no_pair_out() -> None:
         assert counted(answers, alike) == joined(answers, alike)
 
 
-def test_a_chain_is_one_kind_and_is_told(tmp_path: Path) -> None:
+def test_a_chain_is_one_kind_and_is_reported(tmp_path: Path) -> None:
     """Steps lead from the first to the last, which share nothing: the report says how alike the kind's ends are."""
     parts = SENTENCE.split()
     source = random.Random(3)
@@ -179,14 +179,14 @@ def test_the_edge_of_what_is_alike_does_not_make_a_case_diverse(tmp_path: Path) 
     alike = similarity(sketch(normal(SENTENCE)), sketch(normal(other)))
     assert 0.6 < alike < 0.75
 
-    def told(asked: float) -> dict[str, Any]:
+    def kinds_at(asked: float) -> dict[str, Any]:
         how = {"by": "near", "similarity": asked}
         params = params_of([{"id": "a", "checks": [{"min-length": 0}], "diversity": how}])
         done = evaluated(tmp_path, [line("a", r, answers[r % 2]) for r in range(60)], params)
         entry: dict[str, Any] = done.report["results"]["diversity"]["by_case"][0]
         return entry
 
-    far, edge = told(0.95), told(round(alike + 0.05, 3))
+    far, edge = kinds_at(0.95), kinds_at(round(alike + 0.05, 3))
     assert far["verdict"] == "diverse"
     assert far["mode_share"]["high"] < 0.7
     assert (edge["distinct"], edge["verdict"], edge["runs_to_decide"]) == (far["distinct"], "inconclusive", None)

@@ -63,7 +63,7 @@ def judged(lines: list[bytes], says: Callable[[str], Any], stage: VerdictStage |
     return [stage.add_replies(each, replying(says)) for each in lines]
 
 
-def told(folder: Path, lines: list[bytes], case: dict[str, Any] = CASE) -> dict[str, Any]:
+def section_of(folder: Path, lines: list[bytes], case: dict[str, Any] = CASE) -> dict[str, Any]:
     """What the report says of the pairs."""
     report = evaluated(folder, lines, params_of([case])).report
     found: dict[str, Any] = report["results"]["diversity"]["by_case"][0]["by_judge"]
@@ -162,7 +162,7 @@ def test_where_a_case_could_stop_early_bounds_hold_at_every_look(tmp_path: Path)
     assert verdict(*["same"] * 11, planned=100) == "inconclusive"
     assert verdict(*["same"] * 40, planned=100) == "collapsed"
     lines = judged([line("a", at, "x", **stop_mark(100)) for at in range(22)], lambda _: True)
-    found = told(tmp_path, lines)
+    found = section_of(tmp_path, lines)
     assert (found["verdict"], found["pairs"]) == ("inconclusive", 11)
 
 
@@ -209,12 +209,12 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
     stage.prepare(lambda: found)
     assert [len(stage.recorded_replies(each)) for each in found] == [1, 0, 1, 0]
     assert judged(found, lambda _: True) == found
-    assert told(tmp_path, found)["same"] == 2
+    assert section_of(tmp_path, found)["same"] == 2
     for changed in (0, 1):
         others = [*found]
         others[changed] = others[changed].replace(f'"answer {changed}"'.encode(), b'"changed"')
         assert others != found
-        said = told(tmp_path, others)
+        said = section_of(tmp_path, others)
         assert (said["same"], said["left_out"]["not_asked"]) == (1, 1)
         stage.prepare(lambda others=others: others)  # type: ignore[misc]  # bound now
         assert not stage.recorded_replies(others[0])
@@ -225,7 +225,7 @@ def test_what_is_joined_is_what_is_read(tmp_path: Path) -> None:
 )
 def test_a_reply_that_is_no_verdict_is_counted_by_name(tmp_path: Path, same: Any, name: str) -> None:
     """What a judge meant is not guessed."""
-    found = told(tmp_path, judged([line("a", 0, "x"), line("a", 1, "y")], lambda _: same))
+    found = section_of(tmp_path, judged([line("a", 0, "x"), line("a", 1, "y")], lambda _: same))
     assert (found["pairs"], found["left_out"][name]) == (0, 1)
 
 
@@ -236,11 +236,11 @@ def test_a_verdict_of_two_judges_or_under_another_marker_is_none(tmp_path: Path)
     (vote,) = record["judgements"]
     assert vote["marker"] != marker_of({})
     two = json.dumps({**record, "judgements": [vote, {**vote, "judge": "other"}]}).encode()
-    assert told(tmp_path, [two, lines[1]])["left_out"]["unreadable"] == 1
+    assert section_of(tmp_path, [two, lines[1]])["left_out"]["unreadable"] == 1
     forged = json.dumps({**record, "judgements": [{**vote, "output": {"marker": "0" * 16, "same": True}}]}).encode()
-    assert told(tmp_path, [forged, lines[1]])["left_out"]["unreadable"] == 1
+    assert section_of(tmp_path, [forged, lines[1]])["left_out"]["unreadable"] == 1
     lost = json.dumps({**record, "judgements": [{**vote, "error": "timeout: late", "output": None}]}).encode()
-    assert told(tmp_path, [lost, lines[1]])["pairs"] == 0
+    assert section_of(tmp_path, [lost, lines[1]])["pairs"] == 0
 
 
 @pytest.mark.parametrize("by", ["text", "near", "embedding"])
@@ -274,7 +274,7 @@ def test_a_report_shows_it_beside_the_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given_", ["grader", "1", "null"])
 def test_who_judges_is_not_said_there(tmp_path: Path, given_: str) -> None:
-    """A name is the business of the command or the case: that is told with its place."""
+    """A name is the business of the command or the case: it is reported with its place."""
     path = tmp_path / "cases.yaml"
     path.write_text(f"cases: [{{id: a, checks: [{{min-length: 1}}], diversity: {{judge: {given_}}}}}]\n")
     with pytest.raises(ConfigError, match=r"diversity\.judge: must be true or false; name the judge with --judge"):

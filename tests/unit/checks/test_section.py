@@ -80,7 +80,7 @@ def test_thresholds_hold_fail_or_are_undecided(tmp_path: Path) -> None:
 
 
 def test_the_first_of_several_outputs_of_a_repeat_counts(tmp_path: Path) -> None:
-    """As in a live sweep; the others are told of, and counted nowhere."""
+    """As in a live sweep; the others are listed, and counted nowhere."""
     run = evaluated(tmp_path, [line("a", 0, "no"), line("a", 0, "yes"), line("a", 1, "yes", cost=1)])
     found = run.report["results"]
     assert found["by_case"][0]["outputs"] == {"passed": 1, "failed": 1, "errors": 0}
@@ -101,7 +101,7 @@ def test_errors_are_in_no_rate(tmp_path: Path) -> None:
     assert found["pass_rate"] == 1.0
 
 
-def test_what_stopping_saved_is_told_where_a_line_says_so(tmp_path: Path) -> None:
+def test_what_stopping_saved_is_shown_where_a_line_says_so(tmp_path: Path) -> None:
     """The verdict spends its error over the calls planned; the rate has a confidence sequence."""
     cases = [
         {"id": "c", "checks": [{"contains": "yes"}], "thresholds": {"rates": [{"number": "pass-rate", "least": 0.5}]}}
@@ -149,11 +149,11 @@ def test_what_is_said_on_the_way_is_the_verdict_of_the_report(tmp_path: Path) ->
         lines.append(line("c", number // 2 * 2, "yes" if number % 14 else "no", **stop_mark(30)))
         lines.append(line("d", number, **stop_mark(30)))
         stopping.add(lines[-1])
-        told = stopping.add(lines[-2])
+        ended = stopping.add(lines[-2])
         report = evaluated(tmp_path, lines, params).report["results"]["by_case"][0]
         settled = all(each["verdict"] in ("holds", "fails") for each in report["thresholds"])
         assert stopping.decided("c") is settled
-        assert told in (None, "c")
+        assert ended in (None, "c")
     assert stopping.decided("c")
     assert not stopping.decided("d")
 

@@ -79,7 +79,7 @@ def figures(cell: str) -> list[float]:
 
 
 def percent(value: float, low: float, high: float) -> Any:
-    """What a share with its interval is told as, to a tenth."""
+    """How a share and its interval are shown, to a tenth."""
     return pytest.approx([100 * value, 100 * low, 100 * high], abs=0.0501)
 
 
@@ -103,8 +103,8 @@ def test_rates_are_those_of_the_report(whole: Whole, title: str, key: str, list_
     for row in rows:
         entry = entries[row[key]]
         known = entry["pass_rate"] is not None
-        told = percent(entry["pass_rate"], entry["low"], entry["high"]) if known else []
-        assert figures(row["Pass rate (95 %)"].replace("N/A", "")) == told
+        wanted = percent(entry["pass_rate"], entry["low"], entry["high"]) if known else []
+        assert figures(row["Pass rate (95 %)"].replace("N/A", "")) == wanted
         counted = tuple(int(row[each]) for each in ("Passed", "Failed", "Errors"))
         assert counted == tuple(entry["outputs"][each] for each in ("passed", "failed", "errors"))
     marks = chart(f"Pass rate by {key.lower()}", whole.report)
@@ -142,30 +142,30 @@ def test_cases_come_with_the_lowest_rate_first(whole: Whole) -> None:
     assert marks["m0"].note == "10 of 13"
 
 
-def test_judges_are_told_with_what_they_took(whole: Whole) -> None:
+def test_judges_are_shown_with_what_they_took(whole: Whole) -> None:
     """Votes, cost, seconds; of digests three, and how many more there are."""
     (row,) = whole.table("Judges")
     assert [int(row[each]) for each in ("Asked", "Read", "Unreadable", "Failed")] == [61, 61, 0, 0]
     assert (row["Judge"], row["Settings"]) == ("grader", "c0, c0ffee, c1 and 3 more")
     assert (figures(row["Cost"]), figures(row["Median"])) == ([15.0], [1.5])
-    for configs, told in ((["a", "b", "c"], "a, b, c"), (["a", "b", "c", "d"], "a, b, c and 1 more")):
+    for configs, wanted in ((["a", "b", "c"], "a, b, c"), (["a", "b", "c", "d"], "a, b, c and 1 more")):
         other = copy.deepcopy(whole.report)
         other["results"]["judges"][0]["configs"] = configs
-        assert tables(markdown(other, {}), "Judges")[0][0]["Settings"] == told
+        assert tables(markdown(other, {}), "Judges")[0][0]["Settings"] == wanted
 
 
-def test_labels_are_told_with_what_people_would_say(whole: Whole) -> None:
+def test_labels_are_shown_with_what_people_would_say(whole: Whole) -> None:
     """The same numbers in Markdown and on the page's charts, and how many labels stand behind them."""
     (row,) = whole.table("Verdicts and people")
     (entry,) = whole.results["labels"]["checks"]
     assert (row["Check"], int(row["Labels"])) == ("polite", entry["labels"])
-    told = {
+    wanted = {
         "Agrees (95 %)": "agreement",
         "Passes wrongly": "false_pass",
         "Fails wrongly": "false_fail",
         "Corrected (95 %)": "corrected",
     }
-    for head, key in told.items():
+    for head, key in wanted.items():
         assert figures(row[head]) == of(entry[key])
     kappa = entry["kappa"]
     assert re.fullmatch(r"\S+ \(\S+ to \S+\)", row["Kappa"])
@@ -184,7 +184,7 @@ def test_labels_are_told_with_what_people_would_say(whole: Whole) -> None:
     assert notices(whole.report)[0].startswith("1 label without an output that has a verdict")
 
 
-def test_whole_outputs_are_told_of_where_several_checks_are_judged(whole: Whole) -> None:
+def test_whole_outputs_are_shown_where_several_checks_are_judged(whole: Whole) -> None:
     """Of a single check they would say the same again."""
     more = copy.deepcopy(whole.report)
     labels = more["results"]["labels"]
@@ -208,7 +208,7 @@ def test_checks_on_trust_are_named(many: int, named: int, more: str) -> None:
     assert "known" not in said
 
 
-def test_stopping_is_told_with_the_calls_it_saved(whole: Whole) -> None:
+def test_stopping_is_shown_with_the_calls_it_saved(whole: Whole) -> None:
     """Decided, undecided, planned, made and saved."""
     (said,) = (part for part in whole.text.split("\n\n") if part.startswith("Stopping "))
     stopping = whole.results["stopping"]
@@ -235,10 +235,10 @@ def test_the_head_has_what_decides(whole: Whole) -> None:
         *(cases["answered"], cases["total"]),
     ]
     known = [entry for key in ("pass_at", "pass_hat") for entry in results[key] if entry["k"] > 1]
-    told = head[4].split("; ")
-    assert [figures(each)[0] for each in told] == [entry["k"] for entry in known]
-    assert [figures(each)[1:] for each in told] == [of(entry) for entry in known]
-    assert [each.partition(" ")[0] for each in told] == ["pass@3", "pass@5", "pass^3", "pass^5"]
+    wanted = head[4].split("; ")
+    assert [figures(each)[0] for each in wanted] == [entry["k"] for entry in known]
+    assert [figures(each)[1:] for each in wanted] == [of(entry) for entry in known]
+    assert [each.partition(" ")[0] for each in wanted] == ["pass@3", "pass@5", "pass^3", "pass^5"]
     for key, title in (("pass_at", "pass@k"), ("pass_hat", "pass^k")):
         marks = chart(title, whole.report)
         assert [(mark.value, mark.low, mark.high) for mark in marks] == [
@@ -323,7 +323,7 @@ def test_the_page_opens_with_the_verdicts(whole: Whole, verdict: str, state: str
     assert summary.state == state
 
 
-def test_diversity_is_told_case_by_case_and_by_tag(whole: Whole) -> None:
+def test_diversity_is_shown_case_by_case_and_by_tag(whole: Whole) -> None:
     """How a case is counted, its commonest kind, what it would take; and a mark on the page."""
     (row,), (tag,) = tables(whole.text, "Diversity")
     (entry,) = whole.results["diversity"]["by_case"]

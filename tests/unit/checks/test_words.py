@@ -1,4 +1,4 @@
-"""What a verdict says in words: what was wanted, what came instead, and what a check needs to be told."""
+"""What a verdict says in words: what was wanted, what came instead, and what a check needs to know."""
 
 from __future__ import annotations
 
@@ -186,14 +186,14 @@ def test_the_page_of_checks_tells_what_holds_where_an_option_is_omitted(kind: An
     """For each option that a file can give."""
     section = PAGE.read_text(encoding="utf-8").partition(f"\n## {kind.name}\n")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in row.split(" | ")] for row in section.split("\n") if row.startswith("| ")]
-    told = {row[0].removeprefix("| "): row[2] for row in rows[2:]}
+    documented = {row[0].removeprefix("| "): row[2] for row in rows[2:]}
     fields = msgspec.structs.fields(kind.options)
-    assert set(told) == {field.encode_name for field in fields}
+    assert set(documented) == {field.encode_name for field in fields}
     empty: tuple[Any, ...] = ("", None, {}, [], msgspec.UNSET, msgspec.NODEFAULT)
     for field in fields:
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         known = "-" if default in empty else str(default).lower()
-        assert told[field.encode_name] == known, field.encode_name
+        assert documented[field.encode_name] == known, field.encode_name
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_the_mean_over_all_answers_is_the_report_s(name: str, here: Path) -> Non
         assert sum(column.total) / sum(column.count) == pytest.approx(value, abs=1e-9)
 
 
-def test_cases_that_a_sweep_stopped_are_told(here: Path) -> None:
+def test_cases_that_a_sweep_stopped_are_listed(here: Path) -> None:
     """Those alone that got fewer calls than planned, by what their lines say."""
     cases = sample_cases()[:4]
     with Path("outputs.jsonl").open("wb") as stream:

@@ -42,7 +42,7 @@ def test_a_verdict_by_cases_stands_beside_the_interval_that_it_goes_by(tmp_path:
 
 
 def test_where_less_is_better_every_form_says_so(tmp_path: Path) -> None:
-    """A rise from .1 to .4 is told as a change of -.3."""
+    """A rise from .1 to .4 is shown as a change of -.3."""
     ids = [f"c{n}" for n in range(20)]
     base, cand = (
         CaseSummary([GINI], ids, [0] * 20, {GINI.name: CaseColumn([4] * 20, [4 * at] * 20, [4 * at * at] * 20)})
@@ -56,7 +56,7 @@ def test_where_less_is_better_every_form_says_so(tmp_path: Path) -> None:
     assert "(0.1 to 0.4, 20 cases; less of it is better, and a change below 0 is a rise)" in check.reason
 
 
-def test_cases_that_stopped_are_told_in_every_form(tmp_path: Path) -> None:
+def test_cases_that_stopped_are_shown_in_every_form(tmp_path: Path) -> None:
     """Else an interval within the margin, or beside 0, stands there as inconclusive without a reason."""
     base, cand = passes([(10, 10)] * 100), passes([(10, 10)] * 100)
     cand.stopped = cand.ids[:3]

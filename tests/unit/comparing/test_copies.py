@@ -185,7 +185,7 @@ def test_answers_that_count_twice_decide_nothing(
     assert {each["verdict"] for each in compared(command("compare", "base", "own", "--json"))} == {"same"}
 
 
-def test_a_file_that_is_named_twice_is_evaluated_once_or_told(
+def test_a_file_that_is_named_twice_is_evaluated_once_or_reported(
     here: Path,
     evaluated: Callable[[str, list[list[Line]]], str],
     gate: Callable[[str], tuple[int, str]],

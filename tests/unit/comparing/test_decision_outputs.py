@@ -180,7 +180,7 @@ def test_a_case_fails_when_an_answer_does_and_errs_when_none_came(tmp_path: Path
     assert tags == {"skipped"}
 
 
-def test_a_case_in_quarantine_is_skipped_and_told_of_in_every_format(tmp_path: Path) -> None:
+def test_a_case_in_quarantine_is_skipped_and_listed_in_every_format(tmp_path: Path) -> None:
     """With its reason; one that is named there and counts all the same fails as any other."""
     runs = [run_of(["aside", "counts", "fell"], [1, 1, 0])]
     held = (
@@ -211,7 +211,7 @@ def test_a_file_of_no_format_is_refused_before_anything_is_decided(tmp_path: Pat
         check_decision_output(tmp_path / "gate.docx")
 
 
-def test_a_name_that_is_no_text_is_told_in_every_format(here: Path, command: Command) -> None:
+def test_a_name_that_is_no_text_is_reported_in_every_format(here: Path, command: Command) -> None:
     """The error is the one that there is, with its exit code, however its folder's name is spelled."""
     name = os.fsdecode(b"run\xff")
     (here / name).mkdir()
@@ -224,7 +224,7 @@ def test_a_name_that_is_no_text_is_told_in_every_format(here: Path, command: Com
 
 
 def test_one_file_that_cannot_be_written_leaves_none_behind_it_stale(here: Path, command: Command) -> None:
-    """Nor is the decision kept back: it is shown, and the error is told after it."""
+    """The decision is shown all the same, and the error after it."""
     lines = [json.dumps({"id": f"t{n}", "actual_output": BAD}) for n in range(20)]
     (here / "t.jsonl").write_text("\n".join(lines) + "\n")
     assert command("verification", "t.jsonl", "--inline", "-q", "-o", "run/report.md").code == 0

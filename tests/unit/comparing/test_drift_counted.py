@@ -93,7 +93,7 @@ def test_a_run_that_cannot_be_counted_says_why(end: End, drift: Drift, server: S
 def test_an_evaluator_that_cannot_tell_its_cases_keeps_no_report_back(
     end: End, drift: Drift, server: Server, made: Made, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its error is told, by the command and by a worker, and the run ends."""
+    """The command and a worker report its error, and the run ends."""
 
     def broken(line: object) -> None:
         raise KeyError("case")
@@ -101,8 +101,8 @@ def test_an_evaluator_that_cannot_tell_its_cases_keeps_no_report_back(
     folder, evaluator = RunFolder.existing(made("run", GOOD)), copy.copy(plugins.get("verification"))
     vars(evaluator)["measures"] = Measures((Measure("pass_rate"),), broken)
     said = count_drift(folder, evaluator, folder.report(), Servers(Settings(broker=server.url)))
-    told = f"{folder.path}: verification cannot read the cases of this run (KeyError: 'case'); if another"
-    assert said.endswith(f"{told} version wrote it, or it was changed since, evaluate again")
+    reason = f"{folder.path}: verification cannot read the cases of this run (KeyError: 'case'); if another"
+    assert said.endswith(f"{reason} version wrote it, or it was changed since, evaluate again")
     run = FinishedCases(evaluator, "r")
     for lines in ([b"{}"], [b"{}"]):
         run.add(lines)

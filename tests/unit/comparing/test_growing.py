@@ -42,15 +42,15 @@ SHARING = [
 ]
 
 
-@pytest.mark.parametrize(("run", "other", "told"), SHARING)
-def test_what_two_runs_share_is_known_by_their_lines(run: RunCases, other: RunCases, told: str) -> None:
+@pytest.mark.parametrize(("run", "other", "reason"), SHARING)
+def test_what_two_runs_share_is_known_by_their_lines(run: RunCases, other: RunCases, reason: str) -> None:
     """And no gate goes by it: it is inconclusive, whatever the numbers; a comparison is refused."""
-    assert (common_answers(run, other), has_common_answers(run, other)) == (told, bool(told))
+    assert (common_answers(run, other), has_common_answers(run, other)) == (reason, bool(reason))
     decision = decide(Policy.model_validate(POLICY), [run], {"vs": other})
-    assert decision.decided == ("INCONCLUSIVE" if told else "GO")
-    if told:
-        assert decision.checks[0].reason.startswith(told)
-        with pytest.raises(UsageError, match=told):
+    assert decision.decided == ("INCONCLUSIVE" if reason else "GO")
+    if reason:
+        assert decision.checks[0].reason.startswith(reason)
+        with pytest.raises(UsageError, match=reason):
             compare_runs(other, run)
     else:
         assert compare_runs(other, run)

@@ -73,35 +73,35 @@ def test_folders_tell_what_a_ledger_tells(runs: list[str], server: Server, here:
         cases = cases_of(RunFolder.existing(here / "evalq-runs" / f"{number}"))
         Drift(server.client, settings).count(PLACE, cases)
 
-    def told(*args: str) -> Any:
+    def history(*args: str) -> Any:
         (one,) = _json(command, *args)
         return [{key: value for key, value in state.items() if key != "counted"} for state in one["drift"]], [
             run["run"] for run in one["runs"]
         ]
 
-    assert told() == told("--broker", server.url)
-    assert told("--runs", "0") == told("--runs", "0", "--broker", server.url) == (told()[0], [])
-    assert told()[0][0]["measures"]["pass_rate"]["since"] == runs[3]
+    assert history() == history("--broker", server.url)
+    assert history("--runs", "0") == history("--runs", "0", "--broker", server.url) == (history()[0], [])
+    assert history()[0][0]["measures"]["pass_rate"]["since"] == runs[3]
     assert command("baseline", "set", "main", "evalq-runs/4", "--broker", server.url).code == 0
-    assert told() == told("--broker", server.url)
-    assert told()[0][0]["kind"] == "baseline"
+    assert history() == history("--broker", server.url)
+    assert history()[0][0]["kind"] == "baseline"
 
 
-def test_a_newest_run_that_drift_does_not_count_is_told(made: Made, here: Path, command: Command) -> None:
+def test_a_newest_run_that_drift_does_not_count_is_reported(made: Made, here: Path, command: Command) -> None:
     """One of answers that were counted before; the next that counts ends it."""
     for number, count in enumerate((36, 35)):
         made(f"evalq-runs/{number}", passing(count))
     assert "newer than what drift counts" not in command("history").stdout
     made("evalq-runs/2", passing(35))
     newest = json.loads((here / "evalq-runs/2/run.json").read_text())["run"]
-    told = command("history", "--runs", "1").stdout
-    assert "No drift: " in told
-    assert f"Run {newest} is newer than what drift counts: nothing in it was answered, " in told
+    printed = command("history", "--runs", "1").stdout
+    assert "No drift: " in printed
+    assert f"Run {newest} is newer than what drift counts: nothing in it was answered, " in printed
     made("evalq-runs/3", passing(34))
     assert "newer than what drift counts" not in command("history").stdout
 
 
-def test_a_baseline_of_another_form_is_told_and_takes_nothing_else_along(
+def test_a_baseline_of_another_form_is_reported_and_takes_nothing_else_along(
     runs: list[str], here: Path, command: Command
 ) -> None:
     """As after an upgrade: the histories are shown, the other baselines listed, and it says how to get past it."""
@@ -132,7 +132,7 @@ def test_a_baseline_whose_run_is_not_here_stands_before_them_all(runs: list[str]
 
 
 def test_a_suite_that_is_not_there_and_runs_that_cannot_be_read(runs: list[str], here: Path, command: Command) -> None:
-    """The one is refused with those that there are, the others are told and passed over."""
+    """The one is refused with those that there are, evalq names the others and skips them."""
     done = command("history", "nightly")
     assert done.code == 2
     assert "suite 'nightly' has no history (known suites: default)" in done.stderr
@@ -204,7 +204,7 @@ def test_words_for_every_state() -> None:
     assert said.endswith("The newest run that has it, r8, is 20.0 points of 100 worse than all before it.")
 
 
-def test_more_of_what_less_is_better_of_is_told_as_worse(here: Path, command: Command) -> None:
+def test_more_is_worse_where_less_is_better(here: Path, command: Command) -> None:
     """Inequality that rose was "27 points below all before it"."""
     for number, other in enumerate((4, 4, 0)):
         rows = [

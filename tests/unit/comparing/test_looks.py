@@ -66,7 +66,7 @@ def test_both_places_count_alike(
             look = numbers.get((who, answers), (len(numbers) + 1, draws + 1))
             if who not in stopped:
                 numbers[who, answers] = look
-            for verb in ("peek", "peek", "take"):  # to be told a look is not to take it
+            for verb in ("peek", "peek", "take"):  # to read a look's number is not to take it
                 found = [getattr(each, verb)(place, who, answers) for each in both]
                 assert found == [GateLook(*look, stopped.get(who, ""))] * 2
             if stops:

@@ -168,7 +168,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("run", "reason"), WRONG, ids=range(len(WRONG)))
-def test_what_is_wrong_is_told_by_its_place(here: Path, run: dict[str, Any], reason: str) -> None:
+def test_mistakes_are_reported_with_their_place(here: Path, run: dict[str, Any], reason: str) -> None:
     """Line, key path and reason; nothing is run."""
     with pytest.raises(ConfigError) as caught:
         _loaded(here, run)
@@ -219,9 +219,9 @@ def test_names_are_one_runs_each(here: Path) -> None:
 def test_a_dry_run_lists_all_and_calls_nobody(here: Path, command: Command) -> None:
     """Names, targets and calls, for people and as JSON; without a targets file or a server."""
     _loaded(here, _matrix(target=["a", "b"]))
-    told = command("run", "suite.yaml", "--dry-run")
-    assert (told.code, told.stdout.splitlines()[-1]) == (0, "2 runs, 30 calls at most")
-    assert "| sup\\[target=b\\] | checks | b | 3 x 5 | 15 |" in told.stdout
+    done = command("run", "suite.yaml", "--dry-run")
+    assert (done.code, done.stdout.splitlines()[-1]) == (0, "2 runs, 30 calls at most")
+    assert "| sup\\[target=b\\] | checks | b | 3 x 5 | 15 |" in done.stdout
     listed = json.loads(command("run", "suite.yaml", "--dry-run", "--format", "json").stdout)
     assert [run["calls"] for run in listed["runs"]] == [15, 15]
     assert not (here / "evalq-runs").exists()
@@ -235,10 +235,10 @@ def test_a_dry_run_counts_what_judges_are_asked(here: Path, command: Command) ->
     run = {"evaluator": "checks", "cases": "judged.yaml", "judge": "grader"}
     runs = [{**run, "name": "live", "target": "chat", "repeat": 4}, {**run, "name": "there", "outputs": "o.jsonl"}]
     (here / "suite.yaml").write_text(yaml.safe_dump({"runs": runs}))
-    told = command("run", "suite.yaml", "--dry-run")
-    assert (told.code, told.stdout.splitlines()[-1]) == (0, "2 runs, 35 calls at most")
-    assert "| live | checks | chat | 2 x 4 | 8 | 24 |" in told.stdout
-    assert "| there | checks |  |  |  | 3 |" in told.stdout
+    done = command("run", "suite.yaml", "--dry-run")
+    assert (done.code, done.stdout.splitlines()[-1]) == (0, "2 runs, 35 calls at most")
+    assert "| live | checks | chat | 2 x 4 | 8 | 24 |" in done.stdout
+    assert "| there | checks |  |  |  | 3 |" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -259,11 +259,11 @@ def test_a_suite_ends_in_order_where_one_of_its_runs_was_paused_or_is_watched_no
         raise error
 
     monkeypatch.setattr("evalq.producer.commands.run.begin_or_join", begin)
-    told = command("run", "suite.yaml", "--inline")
-    assert (told.code, len(tried), "Traceback" in told.stderr) == (130, begun, False), told.stderr
+    done = command("run", "suite.yaml", "--inline")
+    assert (done.code, len(tried), "Traceback" in done.stderr) == (130, begun, False), done.stderr
 
 
-def test_who_cannot_be_called_is_told_before_anybody_is(here: Path, command: Command) -> None:
+def test_targets_that_cannot_be_called_are_reported_before_any_call(here: Path, command: Command) -> None:
     """Of every run, by its name: unknown targets and judges, choices that are not listed, a price that is lacking; no
     run is begun, and whoever waits for the decision finds the error.
     """
@@ -272,23 +272,23 @@ def test_who_cannot_be_called_is_told_before_anybody_is(here: Path, command: Com
     chat = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
     listed = {**chat, "variable": {"temperature": {"min": 0, "max": 1}}}
     (here / "targets.yaml").write_text(json.dumps({"targets": {"chat": listed, "plain": chat}}))
-    told = command("run", "suite.yaml", "--targets", "targets.yaml")
-    assert (told.code, "evalq-runs" in {path.name for path in here.iterdir()}) == (2, False)
+    done = command("run", "suite.yaml", "--targets", "targets.yaml")
+    assert (done.code, "evalq-runs" in {path.name for path in here.iterdir()}) == (2, False)
     for line in (
         "sup[target=chat,temperature=2]: target chat: temperature is a number from 0 to 1, and 2 is not",
         "sup[target=dog,temperature=0]: no calling process knows a target 'dog[temperature=0]' (known: chat, plain)",
         "sup[target=dog,temperature=2]: no calling process knows",
     ):
-        assert line in told.stderr
-    assert "sup[target=chat,temperature=0]" not in told.stderr
+        assert line in done.stderr
+    assert "sup[target=chat,temperature=0]" not in done.stderr
     assert "knows a target" in (here / "gate.xml").read_text()
     judged = {"cases": [{"id": "c", "input": "x", "checks": [{"rubric": "polite"}]}]}
     (here / "judged.yaml").write_text(yaml.safe_dump(judged))
     for more, why in (({"judge": "nobody"}, "'nobody'"), ({"judge": "chat", "max_cost": 1}, "'plain' has no price")):
         run = {"evaluator": "checks", "cases": "judged.yaml", "target": "plain", **more}
         (here / "suite.yaml").write_text(yaml.safe_dump({"runs": [run]}))
-        told = command("run", "suite.yaml", "--targets", "targets.yaml")
-        assert (told.code, why in told.stderr, (here / "evalq-runs").exists()) == (2, True, False), told.stderr
+        done = command("run", "suite.yaml", "--targets", "targets.yaml")
+        assert (done.code, why in done.stderr, (here / "evalq-runs").exists()) == (2, True, False), done.stderr
 
 
 def test_a_gate_over_a_matrix_writes_its_table(here: Path, command: Command) -> None:
@@ -298,8 +298,8 @@ def test_a_gate_over_a_matrix_writes_its_table(here: Path, command: Command) -> 
     _loaded(here, run, policy={"gates": gates}, outputs=["summary.md", "gate.json"])
     lines = ({"case": f"c{n}", "repeat": repeat, "output": "x" * n} for n in range(3) for repeat in range(20))
     (here / "o.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = command("run", "suite.yaml", "--format", "none")
-    assert told.code in (0, 4), told.stderr
+    done = command("run", "suite.yaml", "--format", "none")
+    assert done.code in (0, 4), done.stderr
     summary = (here / "summary.md").read_text()
     assert re.search(
         r"^## sup\n\n\| cases \|.*\n.*\n\| cases \| 0\.667 .*\n\| hard \| 0\.667 ", summary, re.MULTILINE

@@ -62,7 +62,7 @@ def test_a_file_that_is_none_and_a_name_that_is_none_say_what_to_do(made: Made, 
         operand("nothing", nobody)
 
 
-def test_a_pipe_in_place_of_a_run_is_told_as_one(here: Path, nobody: Servers) -> None:
+def test_a_pipe_in_place_of_a_run_is_reported_as_one(here: Path, nobody: Servers) -> None:
     """Also that of ``<(command)``: "no file" it was, of what its user sees is there. Nobody waits for its other end."""
     os.mkfifo("pipe")
     reading, writing = os.pipe()

@@ -37,8 +37,8 @@ def test_history_shows_the_metrics_that_are_watched(made: Made, here: Path, comm
     """Of every run, those that its evaluator shows side by side; in JSON under the metric's whole name."""
     made("evalq-runs/one", MADE)
     made("evalq-runs/two", [(name, True) for name, _ in MADE])
-    told = json.loads(command("history", "--json").stdout)[0]["runs"]
-    assert [run["metrics"]["evalq_verification_pass_rate"] for run in told] == [1.0, 0.75]
+    listed = json.loads(command("history", "--json").stdout)[0]["runs"]
+    assert [run["metrics"]["evalq_verification_pass_rate"] for run in listed] == [1.0, 0.75]
     said = [line for line in command("history").stdout.splitlines() if "verification_pass_rate" in line]
     assert ["pass_rate 1" in said[0], "pass_rate 0.75" in said[1], len(said)] == [True, True, 2]
 

@@ -61,7 +61,7 @@ def answered(passed: int, of: int) -> list[tuple[str, bool]]:
 def test_runs_of_one_target_add_up_until_a_case_is_known_to_be_flaky(
     here: Path, called: Called, command: Command
 ) -> None:
-    """Too few answers, then those of other settings: it counts. Enough of the same: it is set aside, and told."""
+    """Too few answers, then those of other settings: it counts. Enough of the same: it is set aside, and reported."""
     (here / "policy.yaml").write_text(POLICY)
     candidate = str(called("candidate", answered(17, 25), "c"))
     called("first", answered(17, 20), "c")

@@ -97,7 +97,7 @@ def test_the_first_run_of_all_is_inconclusive_and_says_how_to_approve_it(
     assert approved.code == 0, approved.stderr
 
 
-def test_runs_of_one_evaluator_are_told_apart_by_their_names(approved: Path, run: Command, command: Command) -> None:
+def test_runs_of_one_evaluator_are_distinguished_by_their_names(approved: Path, run: Command, command: Command) -> None:
     """A policy names each; a baseline keeps both."""
     transcripts(approved / "new.jsonl", [False] * 40 + [True] * 40)
     runs = [
@@ -244,8 +244,8 @@ def test_the_line_of_a_decision_has_the_code_that_the_command_ends_with(
     runs = [{"evaluator": "verification", "inputs": ["few.jsonl"]}]
     (here / "few.yaml").write_text(json.dumps({"runs": runs, "policy": {"gates": gates}}))
     done = command("run", "few.yaml", "--inline", "--json", *more)
-    (told,) = [line for line in map(json.loads, done.stdout.splitlines()) if line.get("event") == "decision"]
-    assert (done.code, told["decided"], told["exit_code"]) == (code, "INCONCLUSIVE", code)
+    (decision,) = [line for line in map(json.loads, done.stdout.splitlines()) if line.get("event") == "decision"]
+    assert (done.code, decision["decided"], decision["exit_code"]) == (code, "INCONCLUSIVE", code)
 
 
 @pytest.mark.parametrize("where", ["suite", "run"])

@@ -56,7 +56,7 @@ def begun(server: Server, settings: Settings, run: str, chunks: int = 4) -> RunL
     return ledger
 
 
-def told(browser: Browser, run: str) -> dict[str, Any]:
+def live(browser: Browser, run: str) -> dict[str, Any]:
     """How a run stands, as a page asks."""
     found: dict[str, Any] = json.loads(browser.get(f"/live?run={run}").body)[run]
     return found
@@ -73,9 +73,9 @@ def test_a_run_that_only_the_ledger_has_is_listed_and_followed(here: Path, serve
         assert "night" in index.text
         page = browser.get("/run/far")
         assert "in the ledger only; its folder is elsewhere" in page.text
-        assert (told(browser, "far")["going"], told(browser, "far")["share"]) == (True, 0.25)
+        assert (live(browser, "far")["going"], live(browser, "far")["share"]) == (True, 0.25)
         ledger.close("far", "cancelled")
-        assert told(browser, "far")["going"] is False
+        assert live(browser, "far")["going"] is False
 
 
 def test_live_calls_are_followed(here: Path, server: Server, settings: Settings) -> None:
@@ -85,19 +85,19 @@ def test_live_calls_are_followed(here: Path, server: Server, settings: Settings)
     calls.offer("asking", [Prompt(f"c{number}", "a", "q") for number in range(3)])
     with viewing(settings=settings) as browser:
         browser.enter()
-        assert told(browser, "asking")["facts"][:2] == [["Calls", "0 of 12"], ["In flight", "0"]]
+        assert live(browser, "asking")["facts"][:2] == [["Calls", "0 of 12"], ["In flight", "0"]]
         assert "robot" in browser.get("/").text
-        # Then a judge is asked about the outputs: both stages are told, and the run goes as long as either does.
+        # Then a judge is asked about the outputs: the page shows both stages, and the run goes on while either does.
         calls.close("asking", "done")
         judge = SweepHeader("asking.1-abc", "judge", code_version(), 2, 3)
         calls.open(judge, 0, 0.0)
         calls.restore("asking", list(range(12)))
         calls.restore(judge.run, [0, 1, 2])
-        found = told(browser, "asking")
+        found = live(browser, "asking")
         assert found["facts"][:3] == [["Calls", "12 of 12"], ["About the outputs", "3 of 6"], ["In flight", "0"]]
         assert (found["going"], found["share"]) == (True, 15 / 18)
         calls.close(judge.run, "done")
-        assert told(browser, "asking")["going"] is False
+        assert live(browser, "asking")["going"] is False
 
 
 def test_a_report_that_waits_in_the_ledger_is_shown_and_compared(

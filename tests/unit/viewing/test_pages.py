@@ -119,10 +119,10 @@ def test_all_records_are_one_table_where_they_are_not_too_many(made: Made, monke
 def test_a_run_that_follows_a_log_shows_its_last_report_and_that_it_goes_on(made: Made) -> None:
     """Its report is of all that was read so far."""
     folder = RunFolder(made("one", CASES))
-    told = json.loads((folder.path / "run.json").read_text()) | {"state": "following", "follows": "log"}
-    (folder.path / "run.json").write_text(json.dumps(told))
+    written = json.loads((folder.path / "run.json").read_text()) | {"state": "following", "follows": "log"}
+    (folder.path / "run.json").write_text(json.dumps(written))
     with viewing() as browser, folder.driving():
-        found = browser.enter().get(f"/run/{told['run']}")
+        found = browser.enter().get(f"/run/{written['run']}")
         assert "40 of 60 transcripts comply" in found.text
         assert "This run is following: its log is read as it grows." in found.text
 
@@ -130,8 +130,8 @@ def test_a_run_that_follows_a_log_shows_its_last_report_and_that_it_goes_on(made
 def test_whatever_a_run_holds_stays_text(here: Path) -> None:
     """In its id, suite, tags, records and reasons."""
     with RunFolder.begin(here / "evalq-runs" / "wild") as folder:
-        told = facts(HOSTILE, "paused") | {"suite": HOSTILE, "target": HOSTILE, "tags": {HOSTILE: HOSTILE}}
-        folder.note(**told)
+        noted = facts(HOSTILE, "paused") | {"suite": HOSTILE, "target": HOSTILE, "tags": {HOSTILE: HOSTILE}}
+        folder.note(**noted)
     with viewing() as browser:
         browser.enter()
         key = quote(HOSTILE, safe="~")
@@ -213,14 +213,14 @@ def test_a_run_that_is_being_written_shows_how_far_it_is(here: Path) -> None:
             page = browser.get("/run/going")
             assert ("data-run", "going") in [item for _, at in page.page.tags for item in at.items()]
             assert "Progress" in page.text
-            told = json.loads(browser.get("/live?run=going&run=nobody").body)["going"]
-            assert (told["going"], told["line"], told["share"]) == (True, "records 7, chunks 0 of 3 so far", None)
+            live = json.loads(browser.get("/live?run=going&run=nobody").body)["going"]
+            assert (live["going"], live["line"], live["share"]) == (True, "records 7, chunks 0 of 3 so far", None)
             with (path / "records.jsonl.partial").open("ab") as records, (path / "manifest.jsonl").open("ab") as plan:
                 records.write(b"{}\n" * 3)
                 plan.write(b'{"seal":{}}\n')
-            told = json.loads(browser.get("/live?run=going").body)["going"]
-            assert told["facts"][0] == ["Records", "10"]
-            assert told["share"] == 0.0
+            live = json.loads(browser.get("/live?run=going").body)["going"]
+            assert live["facts"][0] == ["Records", "10"]
+            assert live["share"] == 0.0
 
 
 def test_a_damaged_folder_is_listed_with_its_trouble(made: Made) -> None:
@@ -255,13 +255,15 @@ def test_names_that_are_no_text_or_no_part_of_an_address_have_their_pages(made: 
             assert not {".", ".."} & set(link.split("/"))
 
 
-def test_a_damaged_report_is_told_on_each_page_that_needs_it(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_report_is_reported_on_each_page_that_needs_it(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Cut off, without its frame, with numbers of another form, not UTF-8: with the file, and no traceback."""
     path, other = made("one", CASES[:6]), made("two", CASES[:6])
     key, base = RunFolder(path).info().run, RunFolder(other).info().run
     whole = (path / "report.json").read_bytes()
-    told = json.loads(whole)
-    framed = json.dumps({**told, "results": dict.fromkeys(told["results"], "once")}).encode()
+    report = json.loads(whole)
+    framed = json.dumps({**report, "results": dict.fromkeys(report["results"], "once")}).encode()
     pages = [f"/run/{key}", f"/run/{key}/records", f"/run/{key}/table", f"/run/{key}/record?at=1"]
     with viewing() as browser:
         browser.enter()
@@ -302,8 +304,8 @@ def test_a_plug_in_takes_its_own_pages_along_and_no_others(
     """One that ends the process when it is imported, and one that cannot say what its report begins with."""
     path = made("one", CASES[:6])
     made("two", CASES[:4])
-    told = json.loads((path / "report.json").read_bytes())
-    (path / "report.json").write_bytes(canonical_json({**told, "evaluator": "odd"}))
+    report = json.loads((path / "report.json").read_bytes())
+    (path / "report.json").write_bytes(canonical_json({**report, "evaluator": "odd"}))
     module = f"odd_{len(source)}"
     (tmp_path / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
