@@ -33,6 +33,8 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
         *("reasoningTokens", "output_token_details.reasoning", "output_tokens_details.thinking_tokens"),
     ),
 }
+_PATHS = tuple(_SPELLINGS.items())
+_TOPS = {name: frozenset(path.partition(".")[0] for path in paths) for name, paths in _PATHS}
 _BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens", "cacheReadInputTokens",
                  "cacheWriteInputTokens")  # fmt: skip
 """Keys of Anthropic's and Bedrock's counts, whose input does not hold the tokens of a cache."""
@@ -43,7 +45,9 @@ _TOOL_PROMPT = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
 
 def token_parts(usage: Mapping[str, Any]) -> dict[str, Any]:
     """{field of `Tokens`: its value} of a usage in any of the forms; values are not checked. Unknown keys are left."""
-    found = {name: _first(usage, paths) for name, paths in _SPELLINGS.items()} | _by_time(usage.get("cacheDetails"))
+    # Most records have few of the keys: the paths of the others are not followed.
+    found = {name: None if _TOPS[name].isdisjoint(usage) else _first(usage, paths) for name, paths in _PATHS}
+    found |= _by_time(usage.get("cacheDetails"))
     if any(usage.get(key) is not None for key in _BESIDE_INPUT):
         found["input"] = _sum(found, "input", "cached_input", "cache_write", "cache_write_1h")
     if any(usage.get(key) is not None for key in _BESIDE_OUTPUT):
