@@ -60,7 +60,7 @@ def token_parts(usage: Mapping[str, Any]) -> dict[str, Any]:
 def _by_time(details: Any) -> dict[str, Any]:
     """Tokens written to a cache for 5 minutes and for an hour, as Bedrock lists them."""
     listed = [each for each in details if isinstance(each, Mapping)] if isinstance(details, list) else []
-    counts = {each.get("ttl"): each.get("inputTokens") for each in listed}
+    counts = {str(each.get("ttl")): each.get("inputTokens") for each in listed}
     names = {"5m": "cache_write", "1h": "cache_write_1h"}
     return {name: counts.get(ttl, 0) for ttl, name in names.items()} if listed and counts.keys() <= names.keys() else {}
 

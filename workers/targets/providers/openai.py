@@ -140,7 +140,8 @@ class ChatChunks:
             raise error_of(value.get("error") or value, "the stream ended with an error")
         kept = ("id", "created", "model", "system_fingerprint", "service_tier", "provider", "usage")
         self._whole |= {key: value[key] for key in kept if value.get(key) is not None}
-        for choice in value.get("choices") or ():
+        choices = value.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, Mapping) and choice.get("index") in (0, None):
                 self._chosen = True
                 self._finish = text_or_none(choice.get("finish_reason")) or self._finish

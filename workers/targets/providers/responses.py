@@ -67,7 +67,8 @@ class ResponsesClient(ModelClient):
             raise OtherFormat("it has no output")
         items = [item for item in output if isinstance(item, Mapping)]
         messages = [item for item in items if item.get("type") == "message"]
-        parts = [part for message in messages for part in message.get("content") or () if isinstance(part, Mapping)]
+        contents = [content for message in messages if isinstance(content := message.get("content"), list)]
+        parts = [part for content in contents for part in content if isinstance(part, Mapping)]
         calls = [_call(item) for item in items if item.get("type") in ("function_call", "custom_tool_call")]
         refusals = [str(part.get("refusal")) for part in parts if part.get("type") == "refusal"]
         texts = [part["text"] for part in parts if part.get("type") == "output_text" and "text" in part]
