@@ -21,6 +21,7 @@ from evalq.evalcore.contract.evaluator import (
     State,
     begin_request,
     inputs_of,
+    options_of,
     plain_input,
 )
 from evalq.evalcore.contract.params import option_params, validate
@@ -209,14 +210,14 @@ def request_of(
     evaluator: Evaluator[Any, Any], inputs: list[str], params: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Request:
     """The command's request for these arguments. Raises UsageError for an option that the evaluator does not have."""
-    known = {option.name: option for option in evaluator.command.options}
+    known = {option.name: option for option in options_of(evaluator)}
     # Refuse unknown options, as the command line does: a misspelt option must not be ignored.
     unknown = sorted(set(options) - set(known))
     if unknown:
         named = ", ".join(sorted(known)) or "none"
         raise UsageError(f"options: {evaluator.name} has no {unknown[0]!r}; it has: {named}")
     values = {name: _as_typed(option, options.get(name)) for name, option in known.items()}
-    return Request(inputs, option_params(evaluator.command.options, values, dict(params)), values)
+    return Request(inputs, option_params(options_of(evaluator), values, dict(params)), values)
 
 
 def _as_typed(option: Option, value: Any) -> Any:

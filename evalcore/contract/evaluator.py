@@ -400,6 +400,8 @@ class Views(msgspec.Struct, frozen=True):
     A policy may be about any number of the results. If no run has that number, evalq refuses the policy before the run.
     ``at_times`` are the paths that results have with some records only, if no metric shows them.
 
+    ``language`` is that of its Markdown, unless the option --lang names another; report.html has the same.
+
     For a long report, results.yaml has only a part of each list, and ``document`` gets no more. ``failed`` says which
     entries of lists are about a failure; these come first.
     """
@@ -415,6 +417,7 @@ class Views(msgspec.Struct, frozen=True):
     rows: Rows = generic_rows
     at_times: tuple[str, ...] = ()
     failed: Callable[[Json], bool] = _never
+    language: str = "en"
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -502,6 +505,22 @@ def without_result(state: S, record: Batch, reason: str) -> Outcome[S]:
     line = {"record": record.where(record.first_line), "id": "", "status": "dead", "reason": reason}
     faults = Faults(1, [(record.first_line, f"dead: {reason}")])
     return Outcome(state, Tally(dead=1, listed=faults), [canonical_json(line)])
+
+
+LANGUAGES = ("en", "ko")
+"""The languages of report.html."""
+_LANGUAGE = Option(("--lang",), "Language of report.html, and of the report if it has several.", choices=LANGUAGES)
+
+
+def options_of(evaluator: Evaluator[Any, Any]) -> tuple[Option, ...]:
+    """The options of an evaluator's requests: its own, and those that every evaluator has."""
+    own = evaluator.command.options
+    return own if any(option.name == _LANGUAGE.name for option in own) else (*own, _LANGUAGE)
+
+
+def report_language(evaluator: Evaluator[Any, Any], options: Mapping[str, Any]) -> str:
+    """The language of a report that was requested with ``options``."""
+    return str(options.get(_LANGUAGE.name) or evaluator.views.language)
 
 
 def inputs_of(evaluator: Evaluator[Any, Any], request: Request) -> list[Source]:

@@ -10,7 +10,7 @@ import msgspec
 
 from evalq.evalcore import native
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded
+from evalq.evalcore.contract.evaluator import Command, Evaluator, Request, asks_recorded, options_of
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.contract.scoring import NAME
 from evalq.evalcore.errors import UsageError
@@ -35,7 +35,7 @@ def start_command(name: str) -> click.Command:
     params: list[click.Parameter] = [
         click.Argument(["inputs"], nargs=-1, metavar=f"{evaluator.command.positional.upper()}..."),
         *options.live_options(evaluator),
-        *[options.own_option(option) for option in evaluator.command.options],
+        *[options.own_option(option) for option in options_of(evaluator)],
         *options.without(common, evaluator.command.options),
     ]
     if name == NAME:

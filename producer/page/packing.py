@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from evalq.evalcore.contract.evaluator import Evaluator
-from evalq.evalcore.errors import WireError
+from evalq.evalcore.contract.evaluator import Evaluator, report_language
+from evalq.evalcore.errors import EvalqError, WireError
 from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Evidence, Row, Rows
@@ -29,6 +29,7 @@ from evalq.producer.page.answers import RecordedAnswers, ShownAnswer, about
 from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
 from evalq.producer.page.conversation import ShownCall
 from evalq.producer.page.render import after_blocks, before_blocks
+from evalq.producer.page.words import word, written_in
 
 ALL_UP_TO = 100_000
 """For runs with more records, the table has a sample of passed ones, and is made only on request."""
@@ -152,7 +153,8 @@ class _Packing:
         tools = [] if answer.messages else _calls(answer.tools)
         talk = [[each.role, _shortened(each.text, _TEXT), _calls(each.calls)] for each in answer.messages[:_PIECES]]
         texts = (_shortened(answer.text, _ANSWER), _shortened(answer.error, _TEXT))
-        self._answers.append((asked, *texts, tools, answer.facts(), talk))
+        facts = [(word(name), word(value)) for name, value in answer.facts()]
+        self._answers.append((asked, *texts, tools, facts, talk))
         # Repeats have the same question, which takes no room when packed.
         self._answer_pending += sum(map(len, texts)) + len(msgspec.json.encode((tools, talk))) + 50
         self._answered += 1
@@ -233,6 +235,14 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def language_of(evaluator: Evaluator[Any, Any], folder: RunFolder | None) -> str:
+    """The language of a run's report: the one that was asked for, or that of the evaluator's own report."""
+    options: Mapping[str, Any] = {}
+    with contextlib.suppress(EvalqError, OSError):
+        options = folder.info().request.options if folder is not None else options
+    return report_language(evaluator, options)
+
+
 # Records are packed first, since the page says how many are left out.
 
 _IN_MEMORY = 16_000_000
@@ -253,6 +263,7 @@ def write_page(
     and WireError for a damaged record.
     """
     with contextlib.ExitStack() as opened:
+        opened.enter_context(written_in(language_of(evaluator, folder)))
         scratch = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(path.parent))  # noqa: SIM115 - the stack closes it
         blocks = cast("BinaryIO", opened.enter_context(scratch))
         listing = None

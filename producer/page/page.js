@@ -4,13 +4,15 @@
   const ROW = 36, SPARE = 12, TALLEST = 12e6;
   const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/gu;
   const known = JSON.parse(document.getElementById("known").textContent);
+  const w = (text) => known.words?.[text] ?? text;
+  const filled = (text, ...values) => text.replace(/\{(\d)\}/g, (_, at) => values[at]);
   const state = new Map(known.statuses.map(([status, look]) => [status, look]));
   const heads = [
-    { title: "Id", at: 1, kind: "text", look: "id" },
-    { title: "Status", at: 2, kind: "text", look: "slim" },
-    ...known.columns.map((column, i) => ({ ...column, at: 5 + i })),
-    { title: "Reason", at: 4, kind: "text", look: "wide" },
-    { title: "Record", at: 0, kind: "text" },
+    { title: w("Id"), at: 1, kind: "text", look: "id" },
+    { title: w("Status"), at: 2, kind: "text", look: "slim" },
+    ...known.columns.map((column, i) => ({ ...column, title: w(column.title), at: 5 + i })),
+    { title: w("Reason"), at: 4, kind: "text", look: "wide" },
+    { title: w("Record"), at: 0, kind: "text" },
   ];
   const answered = 5 + known.columns.length, caseAt = known.columns.findIndex((c) => c.title === "Case");
   const columns = Array.from({ length: answered + (known.answers ? 1 : 0) }, () => []);
@@ -39,16 +41,16 @@
 
   // What is fixed of the table: the controls, the head, and a body between two gaps.
   const search = make("input", { type: "search", autocomplete: "off" });
-  const pick = make("select", {}, make("option", { value: "" }, `All (${number.format(known.kept)})`));
-  if (known.failed) pick.append(make("option", { value: "failed" }, `Failed or undecided (${number.format(known.failed)})`));
+  const pick = make("select", {}, make("option", { value: "" }, filled(w("All ({0})"), number.format(known.kept))));
+  if (known.failed) pick.append(make("option", { value: "failed" }, filled(w("Failed or undecided ({0})"), number.format(known.failed))));
   for (const [status, , count] of known.statuses)
-    pick.append(make("option", { value: "=" + status }, `${shown(status)} (${number.format(count)} in the run)`));
+    pick.append(make("option", { value: "=" + status }, filled(w("{0} ({1} in the run)"), shown(status), number.format(count))));
   const count = make("p", { class: "count", role: "status" });
   const body = make("tbody"), head = make("tr");
   const table = make(
-    "table", {}, make("caption", { class: "unseen" }, "Records"),
+    "table", {}, make("caption", { class: "unseen" }, w("Records")),
     make("colgroup", {}, ...heads.map((h) => make("col", { class: h.look ?? (h.kind === "text" ? "" : "slim") }))), make("thead", {}, head), body);
-  const view = make("div", { id: "window", tabindex: "0", role: "group", "aria-label": "Table of records" }, table);
+  const view = make("div", { id: "window", tabindex: "0", role: "group", "aria-label": w("Table of records") }, table);
   const dialog = make("dialog", { "aria-labelledby": "record-title" });
   for (const h of heads) {
     h.cell = make("th", { scope: "col", class: h.kind === "text" ? "" : "n" }, make("button", { type: "button" }, h.title));
@@ -56,7 +58,7 @@
     head.append(h.cell);
   }
   document.getElementById("table").append(
-    make("div", { class: "controls" }, make("label", {}, "Search", search), make("label", {}, "Show", pick)), count, view, dialog);
+    make("div", { class: "controls" }, make("label", {}, w("Search"), search), make("label", {}, w("Show"), pick)), count, view, dialog);
 
   // A link to a case shows its records, and no others whose names begin alike.
   function about(row) {
@@ -96,7 +98,7 @@
         return none || (x < y ? -sign : x > y ? sign : a - b);
       });
     }
-    count.textContent = `${number.format(order.length)} of ${number.format(known.kept)} records`;
+    count.textContent = filled(w("{0} of {1} records"), number.format(order.length), number.format(known.kept));
     table.setAttribute("aria-rowcount", order.length + 1);
     draw();
   }
@@ -162,22 +164,22 @@
     return node;
   }
   const passage = (text) => make("div", text.length > 1500 || text.split("\n").length > 26
-    ? { class: "said long", dir: "auto", tabindex: "0", role: "group", "aria-label": "Text" } : { class: "said", dir: "auto" }, shown(text));
-  const outcome = (came, failed) => came ? [make("p", { class: "role" }, failed ? "Error" : "Result"),
+    ? { class: "said long", dir: "auto", tabindex: "0", role: "group", "aria-label": w("Text") } : { class: "said", dir: "auto" }, shown(text));
+  const outcome = (came, failed) => came ? [make("p", { class: "role" }, failed ? w("Error") : w("Result")),
     make("pre", { tabindex: "0", ...(failed ? { class: "fault" } : {}) }, shown(came))] : [];
   const calls = (made) => make("ol", { class: "tools" }, ...made.map(([name, given, came, failed]) =>
     make("li", {}, make("code", { dir: "auto" }, shown(name)), make("pre", { tabindex: "0" }, shown(given)), ...outcome(came, failed))));
   function told([asked, text, error, tools, took, talk]) {
     const parts = [];
     if (asked.length) {
-      parts.push(make("h3", {}, "Question"));
+      parts.push(make("h3", {}, w("Question")));
       for (const [role, content] of asked) parts.push(...(role ? [make("p", { class: "role" }, shown(role))] : []), said(content));
     }
-    parts.push(make("h3", {}, "Answer"));
-    if (error) parts.push(make("p", { class: "fault", dir: "auto" }, "No usable answer: " + shown(error)));
+    parts.push(make("h3", {}, w("Answer")));
+    if (error) parts.push(make("p", { class: "fault", dir: "auto" }, w("No usable answer: ") + shown(error)));
     if (text || !error) parts.push(said(text));
-    if (tools.length) parts.push(make("p", { class: "role" }, "Tool calls"), calls(tools));
-    if (talk.length) parts.push(make("details", { class: "conversation" }, make("summary", {}, "Conversation"),
+    if (tools.length) parts.push(make("p", { class: "role" }, w("Tool calls")), calls(tools));
+    if (talk.length) parts.push(make("details", { class: "conversation" }, make("summary", {}, w("Conversation")),
       ...talk.map(([role, content, made]) => make("div", { class: "message" }, make("p", { class: "role" }, shown(role)),
         ...(content ? [said(content)] : []), ...(made.length ? [calls(made)] : [])))));
     parts.push(make("dl", { class: "took" }, ...took.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, shown(value))))));
@@ -201,16 +203,16 @@
     if (at >= 0) {
       const rows = (await evidence(at)).map(([what, expected, came, fine]) =>
         make("tr", { class: fine ? "fine" : "unmet" }, make("th", { scope: "row", dir: "auto" }, shown(what)),
-          make("td", { dir: "auto", "data-label": "Expected" }, cell(expected, "text")),
-          make("td", { dir: "auto", "data-label": "Actual" }, cell(came, "text"))));
-      const top = make("tr", {}, ...["Check", "Expected", "Actual"].map((name) => make("th", { scope: "col" }, name)));
-      const caption = make("caption", { class: "unseen" }, "Expected and actual values");
-      parts.push(make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Expected and actual values" },
+          make("td", { dir: "auto", "data-label": w("Expected") }, cell(expected, "text")),
+          make("td", { dir: "auto", "data-label": w("Actual") }, cell(came, "text"))));
+      const top = make("tr", {}, ...[w("Check"), w("Expected"), w("Actual")].map((name) => make("th", { scope: "col" }, name)));
+      const caption = make("caption", { class: "unseen" }, w("Expected and actual values"));
+      parts.push(make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": w("Expected and actual values") },
         make("table", { class: "compared" }, caption, make("thead", {}, top), make("tbody", {}, ...rows))));
     } else if (["bad", "doubtful"].includes(state.get(status))) {
-      parts.push(make("p", { class: "caption" }, "The expected and actual values are in records.jsonl."));
+      parts.push(make("p", { class: "caption" }, w("The expected and actual values are in records.jsonl.")));
     }
-    parts.push(make("form", { method: "dialog" }, make("button", {}, "Close")));
+    parts.push(make("form", { method: "dialog" }, make("button", {}, w("Close"))));
     dialog.replaceChildren(...parts);
     dialog.showModal();
   }

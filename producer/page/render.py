@@ -30,6 +30,7 @@ from evalq.producer.page.build import (
     TileSection,
 )
 from evalq.producer.page.conversation import ShownCall, ShownMessage
+from evalq.producer.page.words import DATA, language_of, page_language, script_words, word
 
 # HTML as values: text is always escaped, so that no data can become markup.
 
@@ -48,7 +49,18 @@ def text(value: object) -> Html:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element; attributes of None or False are left out, ``_`` in their names is a dash (``class_``: class)."""
+    """An element; attributes of None or False are left out, ``_`` in their names is a dash (``class_``: class).
+    Fixed texts are in the language of the page; with ``dir="auto"`` they are data, which stays as it is.
+    """
+    if page_language() != "en":
+        if "dir" not in attributes and name not in DATA:
+            own = attributes.get("value") if name == "option" else None
+            children = tuple(word(each) if type(each) is str and each != own else each for each in children)
+        attributes |= {
+            key: word(value)
+            for key in {"aria_label", "data_label"} & attributes.keys()
+            if type(value := attributes[key]) is str
+        }
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value)}"')
         for key, value in attributes.items()
@@ -73,7 +85,7 @@ def labelled(row: Html, heads: Sequence[str]) -> Html:
 
     def cell(found: re.Match[str]) -> str:
         name = next(names, "")
-        return f'{found[0]} data-label="{text(name)}"' if name and found[0] == "<td" else found[0]
+        return f'{found[0]} data-label="{text(word(name))}"' if name and found[0] == "<td" else found[0]
 
     return Html(_CELL.sub(cell, row))
 
@@ -93,7 +105,7 @@ Address = Callable[[str], str]
 
 
 def _row_head(label: str, to: Address | None) -> Html:
-    name = element("a", label, href=to(label)) if to and label else label or "–"
+    name = element("a", label, href=to(label), dir="auto") if to and label else label or "–"
     return element("th", name, scope="row", dir="auto")
 
 
@@ -279,7 +291,8 @@ def _interval(drawn: ChartTable, mark: Mark) -> str:
     return f"{number(mark.low, drawn.unit)} to {number(mark.high, drawn.unit)}"
 
 
-_SKIP = element("a", "Skip to the content", href="#content", class_="skip")
+def _skip() -> Html:
+    return element("a", "Skip to the content", href="#content", class_="skip")
 
 
 class Block(NamedTuple):
@@ -296,7 +309,7 @@ def before_blocks(page: ReportPage) -> bytes:
     shown = listing is not None and listing.kept > 0
     records = [Block("records", "Records", record_table(listing))] if listing is not None and shown else []
     contents = page_contents(page, records, _case_anchor if shown else None)
-    body = joined(_SKIP, page_banner(page, records), Html('<main id="content">'), contents, Html("</main>"))
+    body = joined(_skip(), page_banner(page, records), Html('<main id="content">'), contents, Html("</main>"))
     return f"{_head(title_of(page))}<body>\n{body}\n".encode()
 
 
@@ -318,7 +331,7 @@ def table_script() -> str:
 
 def title_of(page: ReportPage) -> str:
     """The title of its tab."""
-    return f"{page.headline} · {page.subject}"
+    return f"{word(page.headline)} · {page.subject}"
 
 
 def page_banner(page: ReportPage, blocks: Sequence[Block] = ()) -> Html:
@@ -361,7 +374,7 @@ def _head(title: str) -> str:
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="{page_language()}"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">\n'
@@ -482,17 +495,6 @@ def question_block(question: ShownQuestion | None, why: str) -> Html:
     return joined(*parts)
 
 
-_LETTERS = re.compile(r"[^\W\d_]")
-_SCRIPTS = (("ko", re.compile("[\uac00-\ud7a3]")), ("ja", re.compile("[\u3041-\u30ff]")))
-
-
-def language_of(content: str) -> str | None:
-    """The language of a text in the script of Korean or Japanese, for readers aloud and fonts; None for others."""
-    start = content[:2_000]
-    letters = len(_LETTERS.findall(start))
-    return next((name for name, script in _SCRIPTS if len(script.findall(start)) * 4 > letters > 0), None)
-
-
 def said(content: str, pieces: Sequence[Piece] | None = None, mark: str = "") -> Html:
     """A text of somebody else as it is, cut if it is very long; changed ``pieces`` are in elements called ``mark``."""
     more = len(content) - SHOWN
@@ -514,7 +516,7 @@ def answer_block(answer: ShownAnswer, pieces: Sequence[Piece] | None = None, mar
     """An answer: its text or error, its tool calls, and what it took."""
     parts: list[Html | None] = []
     if answer.error:
-        parts.append(element("p", "No usable answer: ", answer.error[:SHOWN], class_="fault", dir="auto"))
+        parts.append(element("p", word("No usable answer: "), answer.error[:SHOWN], class_="fault", dir="auto"))
     if answer.text or not answer.error:
         parts.append(said(answer.text, pieces, mark))
     if answer.messages:
@@ -564,9 +566,9 @@ def took(answer: ShownAnswer) -> Html | None:
 
 def _attempt(attempt: AttemptFacts) -> str:
     seconds = "" if attempt.seconds is None else number(attempt.seconds, "seconds")
-    tokens = "" if attempt.completion_tokens is None else f"{attempt.completion_tokens:,} tokens in the answer"
-    cost = "" if attempt.cost is None else f"cost {attempt.cost:.4g}"
-    return ", ".join(filter(None, (attempt.ended[:1_000], seconds, tokens, cost)))
+    tokens = "" if attempt.completion_tokens is None else word(f"{attempt.completion_tokens:,} tokens in the answer")
+    cost = "" if attempt.cost is None else word(f"cost {attempt.cost:.4g}")
+    return ", ".join(filter(None, (word(attempt.ended[:1_000]), seconds, tokens, cost)))
 
 
 def record_table(listing: Listing) -> Html:
@@ -575,6 +577,7 @@ def record_table(listing: Listing) -> Html:
     statuses = [[status, state, count] for (status, state), count in sorted(listing.statuses.items())]
     known = {"columns": columns, "statuses": statuses, "kept": listing.kept, "failed": listing.failed}
     known |= {"answers": True} if listing.answers else {}
+    known |= script_words(table_script(), [column.title for column in listing.columns])
     data = msgspec.json.encode(known).decode().replace("<", "\\u003c")
     return joined(
         element(

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainVa
 from pydantic_core import PydanticCustomError
 
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Calls, Option, Params
+from evalq.evalcore.contract.evaluator import Calls, Option, Params, options_of
 from evalq.evalcore.contract.params import as_json, line_of, list_faults
 from evalq.evalcore.errors import ConfigError, UsageError
 from evalq.evalcore.files import open_input
@@ -161,7 +161,7 @@ class AnyRun(Params):
 def run_model(evaluator: str) -> type[SuiteRunKeys]:
     """The model of a run of ``evaluator``. Raises UnknownEvaluator."""
     definition = plugins.get(evaluator)
-    fields: dict[str, Any] = {option.name: (_kind(option), None) for option in definition.command.options}
+    fields: dict[str, Any] = {option.name: (_kind(option), None) for option in options_of(definition)}
     fields |= {name: (kind, None) for name, kind in _live_keys(definition.calls).items()}
     fields[definition.command.positional] = (_Files, ())
     model: type[SuiteRunKeys] = create_model(f"Run of {evaluator}", __base__=SuiteRunKeys, **fields)

@@ -45,7 +45,15 @@ from evalq.evalcore.compare.numbers import why_no_change
 from evalq.evalcore.compare.outlook import off_scale
 from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.contract import plugins
-from evalq.evalcore.contract.evaluator import Evaluator, Option, Request, asks_recorded, inputs_of, live_calls
+from evalq.evalcore.contract.evaluator import (
+    Evaluator,
+    Option,
+    Request,
+    asks_recorded,
+    inputs_of,
+    live_calls,
+    options_of,
+)
 from evalq.evalcore.contract.measures import number_at
 from evalq.evalcore.contract.params import load_mapping, option_params, validate
 from evalq.evalcore.contract.plugins import stdout_to_stderr
@@ -320,7 +328,7 @@ def _run(at: FileLocation, written: dict[str, Any], allowed: Sequence[Path]) -> 
         if is_spec(named := getattr(run, key, None) or ""):
             reason = f"a suite names targets of a targets file only: put {named} there under a name, and give --targets"
             raise at.wrong((key,), reason)
-    base, options = Path(at.path).parent, evaluator.command.options
+    base, options = Path(at.path).parent, options_of(evaluator)
     given = {option.name: _given(option, getattr(run, option.name), base) for option in options}
     inputs = [beside(base, item) for item in getattr(run, evaluator.command.positional)]
     request = Request(inputs, option_params(options, given, run.params), given)

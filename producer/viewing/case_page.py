@@ -17,6 +17,7 @@ from evalq.producer.page.answers import ShownAnswer, ShownQuestion, answer_of, i
 from evalq.producer.page.build import FailedRecord
 from evalq.producer.page.render import Html, answer_block, element, evidence_table, joined, question_block
 from evalq.producer.page.side_by_side import side_by_side
+from evalq.producer.page.words import word
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.frame import PageAnswer, document, link, refusal
 from evalq.producer.viewing.index_page import run_title
@@ -125,7 +126,7 @@ def case_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
         "header",
         element("p", run, class_="subject"),
         element("h1", case, dir="auto"),
-        element("p", lede, class_="lede", dir="auto"),
+        element("p", lede, class_="lede"),
     )
     question = question_block(question_of_case(known, case, (each.answer for each in shown)), NO_QUESTION)
     turn = _turning(first, len(found), lambda at: link("run", known.key, "case", id=case, at=at))
@@ -186,9 +187,9 @@ def compared_case_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAns
     back = element("a", "all cases", href=link("compare", base=base, cand=cand))
     header = element(
         "header",
-        element("p", side_link(other), " against ", side_link(one), ", ", back, class_="subject", dir="auto"),
+        element("p", side_link(other), " against ", side_link(one), ", ", back, class_="subject"),
         element("h1", case, dir="auto"),
-        element("p", _counts(found), class_="lede", dir="auto"),
+        element("p", _counts(found), class_="lede"),
     )
     pairs = list(_pairs(*found))
     first = min(query_number(query, "at"), max(0, len(pairs) - 1))
@@ -203,7 +204,7 @@ def compared_case_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAns
         element("section", element("h2", "Answers"),
                 *(_beside((one, other), pair) for pair in shown), turn),
     )  # fmt: skip
-    return document(f"{case} · {side_title(other)} against {side_title(one)}", header, main)
+    return document(f"{case} · {side_title(other)} {word('against')} {side_title(one)}", header, main)
 
 
 def side_title(side: RunSide | ShownRun) -> str:
@@ -214,8 +215,8 @@ def side_title(side: RunSide | ShownRun) -> str:
 def side_link(side: RunSide | ShownRun) -> Html:
     """The run of a comparison, linked to its page."""
     if side.known is None:
-        return element("span", side.name)
-    return element("a", side_title(side), href=link("run", side.known.key))
+        return element("span", side.name, dir="auto")
+    return element("a", side_title(side), href=link("run", side.known.key), dir="auto")
 
 
 def _counts(found: Sequence[Sequence[CaseRecord]]) -> str:
@@ -261,7 +262,7 @@ def _alike(pair: _Pair) -> int:
 def _beside(sides: tuple[ShownRun, ShownRun], pair: _Pair) -> Html:
     name = next(each.name for each in pair if each is not None)
     heads = [
-        element("p", joined(label, ", ", _record_link(side.known, each), " ", _status(each.record)) if each else label)
+        element("p", label, *((", ", _record_link(side.known, each), " ", _status(each.record)) if each else ()))
         for label, side, each in zip(("Base", "Compared with it"), sides, pair, strict=True)
     ]
     answers = [each.answer if each else None for each in pair]

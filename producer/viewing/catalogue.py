@@ -198,6 +198,8 @@ class KnownRun:
     folder: RunFolder | None = None
     trouble: str = ""
     """Why its facts are unknown."""
+    lang: str = ""
+    """The language that its report was asked for; empty for its evaluator's own."""
     interval: str = ""
     cost: float = 0.0
     duration: float | None = None
@@ -294,7 +296,8 @@ def _known_run(path: Path, noted: int) -> KnownRun:
         return KnownRun("", path.name, folder=folder, trouble=str(error))
     return KnownRun(
         "", info.run, info.evaluator, info.suite, info.target, info.state, info.started, info.tags, folder, noted=noted,
-        interval=info.interval, cost=info.cost, duration=info.duration,
+        lang=str(info.request.options.get("lang") or ""), interval=info.interval, cost=info.cost,
+        duration=info.duration,
     )  # fmt: skip
 
 

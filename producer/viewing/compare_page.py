@@ -26,6 +26,7 @@ from evalq.producer.comparing.comparing import (
 )
 from evalq.producer.page.build import ChartTable, chart_tables, summary_of
 from evalq.producer.page.render import Address, Html, chart_figure, element, joined, tile_list
+from evalq.producer.page.words import word
 from evalq.producer.viewing.case_page import side_link, side_title
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
 from evalq.producer.viewing.index_page import run_title
@@ -47,11 +48,11 @@ def compare_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAnswer:
     except (EvalqError, OSError) as error:
         return _choice_page(viewer, sides, query, str(error))
     first, *rest = found
-    names = joined(side_link(other), " against ", side_link(one))
+    names = (side_link(other), " against ", side_link(one))
     more = ". ".join(f"{measure_title(each.measure.name)}: {VERDICTS[each.verdict]}" for each in rest)
     header = element(
         "header",
-        element("p", names, class_="subject", dir="auto"),
+        element("p", *names, class_="subject"),
         element("h1", f"{measure_title(first.measure.name)}: {VERDICTS[first.verdict]}", class_=LOOKS[first.verdict]),
         element("p", f"{more}.", class_="lede") if more else None,
     )
@@ -67,7 +68,7 @@ def compare_page(viewer: Viewer, sides: RunSides, query: Query) -> PageAnswer:
         _common(one, other),
         _both(viewer, one, other, to),
     )
-    return document(f"{side_title(other)} against {side_title(one)}", header, main)
+    return document(f"{side_title(other)} {word('against')} {side_title(one)}", header, main)
 
 
 def measure_title(measure: str) -> str:
@@ -115,13 +116,16 @@ def _form(viewer: Viewer, sides: RunSides, query: Query) -> Html:
 def _select(viewer: Viewer, name: str, values: Sequence[str], chosen: str) -> Html:
     # The chosen one stays, even if it is not on offer any more.
     offered = list(dict.fromkeys([*values, *([chosen] if chosen else [])]))
-    options = [element("option", _offered(viewer, value), value=value, selected=value == chosen) for value in offered]
+    options = [
+        element("option", _offered(viewer, value), value=value, selected=value == chosen, dir="auto")
+        for value in offered
+    ]
     return element("select", *options, name=name)
 
 
 def _offered(viewer: Viewer, value: str) -> str:
     if value.startswith(BASELINE):
-        return f"the baseline {value.removeprefix(BASELINE)}"
+        return word(f"the baseline {value.removeprefix(BASELINE)}")
     known = viewer.catalogue.get(value)
     return value if known is None else run_title(known)
 
@@ -136,7 +140,12 @@ def _changes(found: Sequence[MeasureComparison]) -> Html | None:
             texts.append((shown.change(seen.delta), f"{shown.change(seen.low)} to {shown.change(seen.high)}"))
             parts = (seen.delta / width, seen.low / width, seen.high / width)
             marks.append(
-                Mark(measure_title(each.measure.name), *parts, state=LOOKS[each.verdict], note=VERDICTS[each.verdict])
+                Mark(
+                    word(measure_title(each.measure.name)),
+                    *parts,
+                    state=LOOKS[each.verdict],
+                    note=VERDICTS[each.verdict],
+                )
             )
     if not marks:
         return None
@@ -179,7 +188,7 @@ def _measure(found: MeasureComparison, to: Address) -> Html:
         ("Cases that both answered", f"{seen.cases:,}"),
     )
     rows = [joined(element("dt", name), element("dd", value)) for name, value in facts]
-    notes = [element("li", note, dir="auto") for note in comparison_notes(found, seen, shown, str)]
+    notes = [element("li", note) for note in comparison_notes(found, seen, shown, str)]
     return element(
         "div",
         heading,
@@ -204,7 +213,7 @@ def _flips(found: MeasureComparison, shown: MeasureFormat, to: Address) -> Itera
 def _flip(flip: Flip, shown: MeasureFormat, to: Address) -> Html:
     return element(
         "tr",
-        element("th", element("a", flip.case, href=to(flip.case)), scope="row", dir="auto"),
+        element("th", element("a", flip.case, href=to(flip.case), dir="auto"), scope="row", dir="auto"),
         element("td", shown.answers(flip.base, flip.base_count)),
         element("td", shown.answers(flip.cand, flip.cand_count)),
     )
@@ -296,7 +305,7 @@ def _case_table(shown: Sequence[_CaseRow], measure: Measure | None, base: str, c
         cells = [form.answers(*side) if side and form else "no answer" for side in (each.base, each.cand)]
         state: State = "bad" if each.change < 0 else "good" if each.change > 0 else "none"
         word = {"bad": "worse", "good": "better"}.get(state, "changed" if each.changed else "the same")
-        name = element("a", each.case, href=link("compare", "case", base=base, cand=cand, id=each.case))
+        name = element("a", each.case, href=link("compare", "case", base=base, cand=cand, id=each.case), dir="auto")
         status = element("td", element("span", word, class_=f"status {state}"))
         rows.append(element("tr", element("th", name, scope="row", dir="auto"), status, *map(_cell, cells)))
     return table("Cases", ("Case", "Change", "Base", "Compared with it"), rows)

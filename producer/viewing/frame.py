@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from evalq.producer.page.render import Html, element, joined, labelled, table_script, text
+from evalq.producer.page.words import page_language, word
 
 _NAV = (("", "Runs"), ("suites", "Suites"))
 _BASE = ContextVar("base", default="")
@@ -108,10 +109,10 @@ def content_policy() -> str:
 
 def _whole(title: str, body: Html, head: Html | None) -> bytes:
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="{page_language()}"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"{head or ''}<title>{text(title)} · evalq</title><style>{_style()}</style></head>\n"
+        f"{head or ''}<title>{text(word(title))} · evalq</title><style>{_style()}</style></head>\n"
         f"<body>{body}</body></html>\n"
     ).encode(errors="replace")  # file names may not be UTF-8
 

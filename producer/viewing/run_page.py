@@ -28,6 +28,7 @@ from evalq.producer.page.render import (
     table_script,
     title_of,
 )
+from evalq.producer.page.words import word
 from evalq.producer.viewing.case_page import NO_ANSWER, NO_QUESTION, answer_to, case_of, question_of_case, records_of
 from evalq.producer.viewing.catalogue import KnownRun, RunProgress
 from evalq.producer.viewing.frame import PageAnswer, document, link, refusal, table
@@ -97,7 +98,7 @@ def record_page(viewer: Viewer, known: KnownRun, query: Query) -> PageAnswer:
         "header",
         element("p", _run_link(known), ", ", rows, ", " if others else None, others, class_="subject"),
         element("h1", record.id or record.record or f"Line {number + 1}", class_=record.state, dir="auto"),
-        element("p", record.status, ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
+        element("p", word(record.status), ": " if record.reason else "", record.reason, class_="lede", dir="auto"),
     )
     main = joined(
         _section("Question", question_block(question_of_case(known, case, (answer,)), NO_QUESTION)) if case else None,
@@ -150,7 +151,7 @@ def _listed(known: KnownRun, evaluator: Evaluator[Any, Any], found: list[FoundRe
 def _row(known: KnownRun, evaluator: Evaluator[Any, Any], found: FoundRecord, named: bool) -> Html:
     row = found.row
     title = (row.id if named else row.record) or f"line {found.number + 1}"
-    to = element("a", title, href=link("run", known.key, "record", at=found.number + 1))
+    to = element("a", title, href=link("run", known.key, "record", at=found.number + 1), dir="auto")
     cells = [
         element("td", _cell(value, column.kind), class_=None if column.kind == "text" else "n", dir="auto")
         for value, column in zip(row.cells, evaluator.views.rows.columns, strict=False)
@@ -291,13 +292,15 @@ def _progress_section(known: KnownRun, progress: RunProgress) -> Html:
 
 
 def _location(known: KnownRun, progress: RunProgress) -> Html:
-    facts = [("Run", known.run), ("State", progress.state), ("Begun", when(known.started))]
+    facts = [("Run", known.run), ("State", word(progress.state)), ("Begun", when(known.started))]
     facts += [("Suite", known.suite)] if known.suite else []
     facts += [("Target", known.target)] if known.target else []
     facts += [("Tag", f"{key}={value}") for key, value in known.tags.items()]
     lineage = known.folder.info().lineage if known.folder and not known.trouble else None
     facts += [("Not its own", lineage.sentence())] if lineage else []
-    facts.append(("Folder", str(known.folder.path) if known.folder else "elsewhere; these facts are from the ledger"))
+    facts.append(
+        ("Folder", str(known.folder.path) if known.folder else word("elsewhere; these facts are from the ledger"))
+    )
     if known.folder is not None and (known.folder.path / "report.html").is_file():
         facts.append(("To pass on", str(known.folder.path / "report.html")))
     rows = [joined(element("dt", name), element("dd", value, dir="auto")) for name, value in facts]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
 import threading
 import traceback
+from functools import cache
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -13,10 +15,12 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlspli
 
 import msgspec
 
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.views.markdown import printed_block
 from evalq.producer.folder.documents import explain_unknown_form
 from evalq.producer.page.render import element
+from evalq.producer.page.words import written_in
 from evalq.producer.viewing.case_page import case_page, compared_case_page
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.compare_page import compare_page
@@ -24,7 +28,7 @@ from evalq.producer.viewing.frame import PageAnswer, bare_page, below, content_p
 from evalq.producer.viewing.index_page import index_page
 from evalq.producer.viewing.run_page import record_page, records_page, run_page, table_page
 from evalq.producer.viewing.suite_page import Histories, suite_page, suites_page
-from evalq.producer.viewing.viewer import Query, RunSides, Viewer
+from evalq.producer.viewing.viewer import Query, RunSides, Viewer, query_value
 from evalq.workers.servers.listening import HERE, Listening
 
 # All addresses. No part of an address is ever a path on disk.
@@ -46,12 +50,22 @@ class Site:
             asked = parse_qs(query, keep_blank_values=True, max_num_fields=2 * _LIVE, errors="replace")
         except ValueError:
             return refusal(400, "Invalid address", "The query of the address is too long.")
+        parts = [unquote(part, errors="replace") for part in path.split("/")[1:]]
         try:
-            return self._page([unquote(part, errors="replace") for part in path.split("/")[1:]], asked)
+            with written_in(self._language(parts, asked)):
+                return self._page(parts, asked)
         except EvalqError as error:
             return refusal(404, "That cannot be shown", str(error))
         except OSError as error:
             return refusal(404, "That cannot be read (any more)", f"{error.filename}: {error.strerror or error}")
+
+    def _language(self, parts: list[str], query: Query) -> str:
+        """The language of a page's runs: that of their reports if all have the same, else English."""
+        named = [*parts[1:2]] if parts[0] == "run" else [query_value(query, name) for name in ("base", "cand")]
+        asked = [known for key in named if key and (known := self._viewer.catalogue.get(key)) is not None]
+        shown = asked or self._viewer.catalogue.runs()
+        first = _language_of(shown[0]) if shown else "en"
+        return first if all(_language_of(each) == first for each in shown) else "en"
 
     def _page(self, parts: list[str], query: Query) -> PageAnswer:
         viewer = self._viewer
@@ -159,6 +173,17 @@ class ViewServer(Listening):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore browsers that close the connection."""
+
+
+def _language_of(known: KnownRun) -> str:
+    return known.lang or _default_language(known.evaluator)
+
+
+@cache
+def _default_language(evaluator: str) -> str:
+    with contextlib.suppress(EvalqError):
+        return plugins.get(evaluator).views.language
+    return "en"
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -16,11 +16,13 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.views.charts import Mark, number
+from evalq.evalcore.views.markdown import plural
 from evalq.evalcore.views.metrics import Metric, Unit
 from evalq.producer.comparing.comparing import MARGIN, VERDICTS
 from evalq.producer.comparing.drifting import drift_lines
 from evalq.producer.page.build import ChartTable
 from evalq.producer.page.render import Html, chart_figure, element, joined
+from evalq.producer.page.words import word
 from evalq.producer.viewing.catalogue import KnownRun
 from evalq.producer.viewing.compare_page import LOOKS, measure_title
 from evalq.producer.viewing.frame import PageAnswer, document, link, table
@@ -181,7 +183,12 @@ def suites_page(viewer: Viewer) -> PageAnswer:
     rows = [
         element(
             "tr",
-            element("th", element("a", suite.suite, href=link("suite", **suite._asdict())), scope="row", dir="auto"),
+            element(
+                "th",
+                element("a", suite.suite, href=link("suite", **suite._asdict()), dir="auto"),
+                scope="row",
+                dir="auto",
+            ),
             element("td", suite.evaluator, dir="auto"),
             element("td", suite.target or "–", dir="auto"),
             element("td", f"{count:,}" if count else "in the ledger", class_="n"),
@@ -202,8 +209,8 @@ def suite_page(histories: Histories, query: Query) -> PageAnswer:
     header = element(
         "header",
         element("p", " · ".join(filter(None, suite)), class_="subject", dir="auto"),
-        element("h1", f"{suite.suite}: {len(runs):,} run{'' if len(runs) == 1 else 's'}", dir="auto"),
-        element("p", _lede(approved, left, many), class_="lede", dir="auto"),
+        element("h1", f"{suite.suite}: {word(plural(len(runs), 'run'))}", dir="auto"),
+        element("p", _lede(approved, left, many), class_="lede"),
     )
     rows = [(f"baseline {name}", run.run, histories.of_baseline(run)) for name, run in approved.items()]
     rows += [(past.run, when(past.when), found[past.run]) for past in shown if past.run in found]

@@ -208,7 +208,7 @@ class PlanAgent(Evaluator[PlanParams, PlanState]):
     State = PlanState
     command = CommandLine(
         options=(
-            Option(("--lang",), "Language of the Markdown report.", choices=LANGUAGES),
+            Option(("--lang",), "Language of the report and its page.", choices=LANGUAGES),
             Option(
                 ("--speed-reading",),
                 "Speed in the printed table: the band of the mean seconds, or the mean of the rows' points.",

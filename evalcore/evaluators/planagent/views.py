@@ -485,4 +485,4 @@ def _never(results: Json, rules: Json) -> Iterator[str]:
             return
 
 
-VIEWS = Views(METRICS, PANELS, markdown, _notices, summary=page_summary, charts=CHARTS, rows=ROWS)
+VIEWS = Views(METRICS, PANELS, markdown, _notices, summary=page_summary, charts=CHARTS, rows=ROWS, language="ko")

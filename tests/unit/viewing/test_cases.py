@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from evalq.producer.cli import cli
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.page.answers import answer_of, lines_with, question_in
-from evalq.producer.page.render import language_of
 from evalq.producer.page.side_by_side import difference
+from evalq.producer.page.words import language_of
 from tests.unit.viewing.conftest import Browser, viewing
 
 HOSTILE = "<script>alert(1)</script> \u202eevil\u202c \u2066x & \x1b[31m<b>bold</b> ]]> --> '\" &lt;"
@@ -130,7 +130,7 @@ def test_the_filter_shows_what_changed(swept: tuple[str, str]) -> None:
 
     def cases(page: str) -> set[str]:
         return {
-            row[1] for row in re.findall(r'<tr><th( [^>]*)?><a href="[^"]*/compare/case[^"]*">([^<]*)</a>',
+            row[1] for row in re.findall(r'<tr><th( [^>]*)?><a href="[^"]*/compare/case[^"]*" dir="auto">([^<]*)</a>',
                                          page.partition('id="h-cases"')[2].partition("</section>")[0])
         }  # fmt: skip
 
@@ -272,7 +272,7 @@ def test_a_comparison_names_its_runs_and_gives_changes_in_one_unit(swept: tuple[
         for name, run in (("first", first), ("second", second)):
             began = RunFolder(Path("evalq-runs") / name).info().started[:16].replace("T", " ")
             label = f"{name} · agent-ask · {began}"
-            assert re.search(rf'<option value="{run}"( selected)?>{re.escape(label)}</option>', found.body)
+            assert re.search(rf'<option value="{run}"( selected)? dir="auto">{re.escape(label)}</option>', found.body)
             assert label in found.text.partition("Pass rate")[0]
         assert first not in found.text
         chart = found.body.partition("What changed")[2].partition("</section>")[0]

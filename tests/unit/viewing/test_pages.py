@@ -206,13 +206,14 @@ def test_a_run_that_is_being_written_shows_how_far_it_is(here: Path) -> None:
     with viewing() as browser:
         browser.enter()
         left = browser.get("/run/going")
-        assert "no process drives it here; resume it with: evalq resume" in left.text
-        assert "no process drives it" in browser.get("/").text
+        # In Korean, as planagent's own report.
+        assert "여기서 실행하는 프로세스가 없습니다; 이어서 하려면: evalq resume" in left.text
+        assert "실행 중인 프로세스가 없습니다" in browser.get("/").text
         with folder.driving() as mine:
             assert mine
             page = browser.get("/run/going")
             assert ("data-run", "going") in [item for _, at in page.page.tags for item in at.items()]
-            assert "Progress" in page.text
+            assert "진행" in page.text
             live = json.loads(browser.get("/live?run=going&run=nobody").body)["going"]
             assert (live["going"], live["line"], live["share"]) == (True, "records 7, chunks 0 of 3 so far", None)
             with (path / "records.jsonl.partial").open("ab") as records, (path / "manifest.jsonl").open("ab") as plan:
