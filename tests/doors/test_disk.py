@@ -16,7 +16,7 @@ import pytest
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Request
 from evalq.producer.folder.job import Job, RunOptions
-from tests.integration.harness import EVALQ, clean_environment, evalq, same_answer, short_folder
+from tests.integration.harness import EVALQ, PATIENCE, clean_environment, evalq, same_answer, short_folder
 from tests.portions import some
 
 ROOT = pytest.mark.skipif(
@@ -253,7 +253,7 @@ def _as_nobody(cwd: Path, *commands: tuple[str, ...]) -> list[subprocess.Complet
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     return [
         subprocess.CompletedProcess(words, *ended)

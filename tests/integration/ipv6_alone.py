@@ -9,13 +9,13 @@ import urllib.request
 from pathlib import Path
 
 from evalq.producer.local.processes import server_program
-from tests.integration.harness import EVALQ, wait_until
+from tests.integration.harness import EVALQ, PATIENCE, wait_until
 
 HEALTH = Path(__file__).parents[2] / "deploy" / "health.sh"
 
 
 def _answers(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - http alone, of a server started here
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:  # noqa: S310 - http alone, of a server started here
         return bytes(answer.read())
 
 
