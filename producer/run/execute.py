@@ -20,6 +20,7 @@ from evalq.evalcore.errors import (
     NothingEvaluated,
     Paused,
     ServerRefused,
+    UsageError,
     WorkersLost,
 )
 from evalq.evalcore.model.canonical import Json
@@ -175,6 +176,11 @@ def launch(given: Job | RunFolder, backend: Backend, reporter: Reporter) -> None
 def _leave_to_workers(job: Job, backend: Backend, reporter: Reporter) -> None:
     from evalq.workers.servers.errors import SERVER_ERRORS
 
+    if any(source.joined for source in job.sources):
+        raise UsageError(
+            f"{job.folder.named()}: its cases are in a file of this folder, and workers make a report without it; "
+            f"go on with it here: {backend.resume(job.folder)}"
+        )
     collector = Collector(job)
     with _leaving(job, collector, backend), driver_at(job, collector, backend, reporter) as driver:
         with tracing.run_span(job.run, begun=job.folder.info().epoch > 0):

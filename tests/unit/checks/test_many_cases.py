@@ -19,7 +19,11 @@ from evalq.evalcore.fold import Evaluation, evaluate_files
 from evalq.evalcore.model.lines import LONG, Lines, whole
 from evalq.producer.folder.job import Job, RunOptions
 from evalq.producer.outputs import write_final
+from evalq.producer.run.backend import Backend
 from evalq.producer.run.chunks import Collector, drive_inline
+from evalq.producer.run.execute import launch
+from evalq.workers.settings import Settings
+from tests.unit.producer.quiet import QUIET
 
 
 class _Long(ChecksEvaluator):
@@ -231,6 +235,19 @@ def test_a_run_folder_has_its_cases_in_files_of_lines_also_after_a_kill(tmp_path
         assert (folder.path / "report.md").read_bytes() == (plain.path / "report.md").read_bytes()
         assert not (folder.path / "spool").exists()
     assert (tmp_path / "long" / "report.json").read_bytes() == (tmp_path / "resumed" / "report.json").read_bytes()
+
+
+def test_a_run_that_is_left_to_workers_has_all_cases_in_its_plan(tmp_path: Path) -> None:
+    """One that was begun with its cases in a file is refused, with the command that goes on."""
+    cases, outputs = _cases(tmp_path, 5), _outputs(tmp_path, range(5))
+    whole_plan = Job.start(_Long(2), _request(cases, outputs), RunOptions(out=tmp_path / "whole", whole=True))
+    assert len(whole_plan.header.params["cases"]) == 5
+    assert not any(source.joined for source in whole_plan.sources)
+    job = Job.start(_Long(2), _request(cases, outputs), RunOptions(out=tmp_path / "run"))
+    with job.folder.driving():
+        pass  # let go of, as by a process that ended
+    with pytest.raises(UsageError, match="evalq resume"):
+        launch(job.folder, Backend(Settings()), QUIET)
 
 
 def test_a_list_that_is_not_in_its_file_is_an_error_with_a_place(tmp_path: Path) -> None:
