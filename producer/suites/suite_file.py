@@ -32,6 +32,7 @@ has the gate's exit code, and writes the decision to ``outputs``.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -217,6 +218,18 @@ def _refuse_outside(path: str | Path, key: Key, named: Iterable[str], allowed: S
             raise wrong(path, [(key, reason)])
 
 
+def _hidden_part(base: Path, file: Path) -> str:
+    """The part of a path below the suite's folder or the current one that begins with a dot, such as .git; "" if none.
+
+    Links are followed: programs that read such folders would obey what a suite of somebody else writes there.
+    """
+    real = Path(os.path.realpath(file))
+    for top in (os.path.realpath(base), os.path.realpath(".")):
+        if real.is_relative_to(top):
+            return next((part for part in real.relative_to(top).parts if part.startswith(".")), "")
+    return ""
+
+
 def _refuse_read(
     path: str | Path, suite: SuiteKeys, numbered: Sequence[tuple[int, PlannedRun]], outputs: Sequence[Path]
 ) -> None:
@@ -227,6 +240,9 @@ def _refuse_read(
         reads += read_files(run.evaluator, run.request, *live)
     written = [(("runs", number, "output"), file) for number, run in numbered for file in run.outputs]
     for key, file in [*written, *((("outputs",), file) for file in outputs)]:
+        if hidden := _hidden_part(Path(path).parent, file):
+            reason = f"{file}: a suite writes nothing into hidden files and folders ({hidden}): name another place"
+            raise wrong(path, [(key, reason)])
         try:
             refuse_read(file, reads)
         except UsageError as error:

@@ -116,3 +116,17 @@ def test_no_file_elsewhere_is_read_before_it_is_refused(
     message = _told(inner, run, f"{run['evaluator']}.pass_rate")
     assert "is in neither the suite's folder nor the current one" in message
     assert "hunter2" not in message
+
+
+@pytest.mark.parametrize("file", [".git/hooks/x.xml", ".github/x.md", "a/../.git/x.json", ".x.json", "link/x.xml"])
+def test_a_suite_writes_nothing_into_hidden_folders(folder: Path, file: str) -> None:
+    """Git, editors and build services obey what is there; also by a link, for the gate's files and a run's."""
+    (folder / ".git").mkdir()
+    (folder / "link").symlink_to(folder / ".git")
+    policy = {"policy": {"gates": [{"metric": "vs.pass_rate", "min": 0}]}}
+    for suite in ({"runs": [RECORDED], "outputs": [file], **policy}, {"runs": [{**RECORDED, "output": [file]}]}):
+        (folder / "suite.yaml").write_text(json.dumps(suite))
+        with pytest.raises(ConfigError, match="a suite writes nothing into hidden files and folders"):
+            load_suite(folder / "suite.yaml")
+    (folder / "suite.yaml").write_text(json.dumps({"runs": [RECORDED], "outputs": ["out/../gate.xml"], **policy}))
+    assert load_suite(folder / "suite.yaml").outputs
