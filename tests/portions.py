@@ -11,6 +11,8 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 SHARES = {"quick": 5, "usual": 3, "thorough": 1}
 """By profile of hypothesis, what part of its examples a test is tried on: one of so many."""
 SHARE = SHARES["quick"]
@@ -26,6 +28,8 @@ def begin(profile: str) -> str:
     global _profile
     _profile = profile if profile in SHARES else "usual"
     turn = os.environ.setdefault(TURN, str(random.randrange(60)))
+    if not turn.isdecimal():
+        raise pytest.UsageError(f"{TURN} is {turn!r}: take a whole number, such as the last run printed, or unset it")
     return f"{_profile}: one example of {share()}; the same parameters again with {TURN}={turn}"
 
 
@@ -41,6 +45,6 @@ def portion(count: int, of: int = SHARE) -> int:
 
 def some(values: Sequence[Value], of: int = SHARE) -> Sequence[Value]:
     """All ``values`` by `make thorough`, else one ``of`` so many, beginning with another one each time."""
-    if _profile == "thorough":
+    if _profile == "thorough" or not values:
         return values
     return values[int(os.environ[TURN]) % min(of, len(values)) :: of]
