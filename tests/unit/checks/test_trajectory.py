@@ -187,7 +187,8 @@ def test_unreadable_arguments_that_do_not_decide() -> None:
     fits = {"name": "a", "arguments": {"x": 1}}
     assert judged({"tool-args": "a", "arguments": {"x": 1}, "which": "any"}, [UNREAD, fits]).passed is True
     unfit = {"name": "a", "arguments": {"x": 2}}
-    assert judged({"tool-args": "a", "arguments": {"x": 1}}, [UNREAD, unfit]).passed is False
+    verdict = judged({"tool-args": "a", "arguments": {"x": 1}}, [UNREAD, unfit])
+    assert (verdict.passed, verdict.looked, verdict.found) == (False, True, 'another x: a({"x":2})')
 
 
 def test_repeats_are_by_value() -> None:

@@ -325,7 +325,7 @@ def _tool_args(value: str, options: WhichOptions) -> Made:
         may, must = _may_and_must(calls, lambda unread: quantify(not matcher.fault(call, unread) for call in calls))
         if may or must:
             return _certain(calls, may, must)
-        call, fault = next((call, fault) for call in calls if (fault := matcher.fault(call, unread=False)))
+        call, fault = next((call, fault) for call in calls if (fault := matcher.fault(call, unread=True)))
         return holds(False, f"{fault}: {_call_text(call)}")
 
     return Made(f"{_which_text(options.which, value)}: {_call_text(wanted)}", run)
