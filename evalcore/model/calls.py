@@ -173,6 +173,8 @@ def replaced_model(before: Mapping[str, int], now: Mapping[str, int]) -> str:
 
 def served_text(counts: Mapping[str, int]) -> str:
     """The models that gave answers, the most frequent first; with several, how many answers each gave."""
+    if not counts:
+        return ""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     if len(ordered) == 1:
         return ordered[0][0]

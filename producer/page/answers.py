@@ -16,7 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.calls import Prompt, served_text
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import input_of
 from evalq.evalcore.records.inputs import Source, format_suffixes
@@ -362,6 +362,16 @@ def about(folder: RunFolder) -> list[str]:
         return []
     prompt = f"prompt {info.tags['prompt']}" if info.tags.get("prompt") else ", ".join(_question_files(folder))
     return list(filter(None, (info.target, prompt, info.started[:10])))
+
+
+def served_by(folder: RunFolder | None) -> str:
+    """The models that gave the answers of a run's live calls; empty if it made none, or no reply names one."""
+    if folder is None:
+        return ""
+    try:
+        return served_text(folder.info().served)
+    except (EvalqError, OSError):
+        return ""
 
 
 def _question_files(folder: RunFolder) -> list[str]:

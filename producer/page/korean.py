@@ -17,8 +17,8 @@ KOREAN = {
     "Summary": "요약", "Charts": "차트", "Failed records": "실패한 레코드", "Records": "레코드", "Record": "레코드",
     "Faults of the input": "입력의 오류", "About this run": "이 실행에 대하여",
     "Left out of the numbers": "숫자에서 제외된 것", "The line is at {n}.": "선은 {0} 위치입니다.",
-    "Evaluator": "평가기", "Version": "버전", "Code": "코드", "Input": "입력", "Inputs": "입력",
-    "Parameters": "매개변수", "Suite": "스위트",
+    "Evaluator": "평가기", "Served by": "응답한 모델", "Version": "버전", "Code": "코드", "Input": "입력",
+    "Inputs": "입력", "Parameters": "매개변수", "Suite": "스위트",
     "No number below counts these. report.json has more examples.": (
         "아래의 어떤 숫자에도 들어가지 않습니다. 다른 예는 report.json에 있습니다."
     ),

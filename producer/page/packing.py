@@ -25,7 +25,7 @@ from evalq.evalcore.files import open_input, replacing
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.charts import Evidence, Row, Rows
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.page.answers import RecordedAnswers, ShownAnswer, about
+from evalq.producer.page.answers import RecordedAnswers, ShownAnswer, about, served_by
 from evalq.producer.page.build import FailedRecord, Listing, Section, build_page
 from evalq.producer.page.conversation import ShownCall
 from evalq.producer.page.render import after_blocks, before_blocks
@@ -272,7 +272,9 @@ def write_page(
             if answers is not None:
                 opened.callback(answers.close)
             listing = pack(opened.enter_context(open_input(records)), evaluator.views.rows, report, blocks, answers)
-        page = build_page(evaluator, report, listing, first, about(folder) if folder is not None else ())
+        page = build_page(
+            evaluator, report, listing, first, about(folder) if folder is not None else (), served_by(folder)
+        )
         out = opened.enter_context(replacing(path))
         out.write(before_blocks(page))
         blocks.seek(0)

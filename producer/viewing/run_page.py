@@ -11,7 +11,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.files import open_input
 from evalq.producer.page import ALL_UP_TO, build_page
-from evalq.producer.page.answers import RecordedAnswers, about
+from evalq.producer.page.answers import RecordedAnswers, about, served_by
 from evalq.producer.page.build import Listing
 from evalq.producer.page.packing import brief, pack
 from evalq.producer.page.render import (
@@ -218,7 +218,9 @@ def run_page(viewer: Viewer, known: KnownRun) -> PageAnswer:
             Block("records", "Records", _first_records(known, evaluator, records, failed, report["records"]["total"]))
         )
     blocks.append(Block("place", "Where it is", _location(known, progress)))
-    page = build_page(evaluator, report, listing, about=about(known.folder) if known.folder else ())
+    page = build_page(
+        evaluator, report, listing, about=about(known.folder) if known.folder else (), served=served_by(known.folder)
+    )
 
     def to(case: str) -> str:
         return link("run", known.key, "case", id=case)

@@ -35,6 +35,8 @@ def test_a_replaced_model_is_named_with_both_fingerprints(service: Agent, tmp_pa
     assert info["calls"]["served"] == {"chat-2026 (fp_new)": 6}
     line = json.loads((tmp_path / "evalq-runs/c/outputs.jsonl").read_text().splitlines()[0])
     assert line["attempts"][0]["served"] == {"model": "chat-2026", "fingerprint": "fp_new"}
+    assert "Served by" in (page := (tmp_path / "evalq-runs/c/report.html").read_text())
+    assert "chat-2026 (fp_new)" in page
 
     sentence = "Another model was served: chat-2026 (fp_new) now, chat-2026 (fp_old) before."
     compared = evalq("compare", "evalq-runs/b", "evalq-runs/c", cwd=tmp_path).stdout
