@@ -116,6 +116,7 @@ peers: setup  ## Have promptfoo, Inspect, lm-eval and DeepEval judge 1,000 answe
 	$(PY) -m tests.importing.peers
 	$(PY) -m tests.importing.first_verdict
 	$(PY) -m tests.agents.llama
+	$(PY) -m tests.bench.traces --traces 5000 --peer
 	$(PY) -m pytest -q -n 0 tests/importing/test_peers.py tests/importing/test_trajectories.py tests/importing/peer_requests.py
 
 # uv, as pip-tools would lock what this Python needs on this machine: 3.11.2 needs a package that 3.11.3 does not.

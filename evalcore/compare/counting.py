@@ -129,6 +129,8 @@ class CaseCounter:
             raise self._failure(error) from error
         # Leave out labels, which people give afterwards, so that a labelled run stays comparable.
         params = {name: value for name, value in report["params"].items() if name not in measures.not_compared}
+        if measures.new_cases and params.get(measures.new_cases):
+            params = {name: value for name, value in params.items() if not name.startswith("cases")}
         summary = self._summing.summary(*facts)
         if not live and (gaps := left_out(self._summing.repeats())):
             decided = frozenset(summary.stopped)

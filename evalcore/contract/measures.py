@@ -182,7 +182,8 @@ class Measures(msgspec.Struct, frozen=True):
     are no measures; a number that is not declared has no direction, and decides nothing.
 
     ``judged`` gives the results that rest on verdicts that may be wrong. ``not_compared`` names parameters that do not
-    change an agent's task, such as labels that people added later: runs may differ in these.
+    change an agent's task, such as labels that people added later: runs may differ in these. ``new_cases`` names a
+    parameter that is set where the cases are other ones in each run, as of traces: its runs are one series.
     """
 
     measures: tuple[Measure, ...]
@@ -194,6 +195,7 @@ class Measures(msgspec.Struct, frozen=True):
     not_compared: tuple[str, ...] = ()
     collapse_p: Callable[[Mapping[str, Any]], dict[str, float] | None] = _no_p_values
     diverse: Callable[[Mapping[str, Any]], list[str]] = _no_cases
+    new_cases: str = ""
     took: tuple[str, ...] = ()
     numbers: tuple[Number, ...] = ()
     unrecorded: Callable[[Mapping[str, Any]], list[str]] = _no_cases

@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.bench import cases, queues, start, throughput, tools
+from tests.bench import cases, queues, start, throughput, tools, traces
 
 
 def main() -> None:
@@ -50,6 +50,8 @@ def main() -> None:
     tools.main(["--times", str(asked.times)])
     print(flush=True)
     cases.main(["--times", str(asked.times)])
+    print(flush=True)
+    traces.main([])
 
 
 if __name__ == "__main__":

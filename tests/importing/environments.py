@@ -19,6 +19,7 @@ LM_EVAL = "0.4.13"
 LLAMA = "0.3.36"
 GGUF = "0.19.0"
 BFCL = "2026.3.23"
+AGENTEVALS = "0.11.0"
 _ENVIRONMENTS = Path(os.environ.get("EVALQ_IMPORTERS", Path(tempfile.gettempdir()) / "evalq-importers"))
 _QUIET = {
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
@@ -85,6 +86,11 @@ def _venv(name: str, *packages: str) -> Path:
         run(pip, Path.cwd(), dict(os.environ))
         (home / "done").touch()
     return home / "bin" / "python"
+
+
+def agentevals_python() -> Path:
+    """A Python that has agentevals, which reads the same files of traces."""
+    return _venv(f"agentevals-{AGENTEVALS}", f"agentevals-cli=={AGENTEVALS}")
 
 
 def bfcl_python() -> Path:

@@ -156,6 +156,7 @@ MEASURES = Measures(
     _case_ids,
     _judged_by,
     not_compared=("labels", "judges_decide"),
+    new_cases="traces",
     collapse_p=_collapse_p,
     diverse=_diverse,
     took=_USAGE,

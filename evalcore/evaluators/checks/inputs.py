@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Prepared, Request
-from evalq.evalcore.contract.params import load_mapping, validate
+from evalq.evalcore.contract.params import as_json, load_mapping, validate
 from evalq.evalcore.contract.repeats import CaseSoFar, StoppingByCase
 from evalq.evalcore.errors import ConfigError, InputError, UsageError
 from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase, Verbatim, as_label, selects
@@ -28,6 +29,7 @@ from evalq.evalcore.evaluators.checks.report import Demand
 from evalq.evalcore.evaluators.checks.score import ScoredOutput, scorer_for
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.canonical import canonical_json, digest
 from evalq.evalcore.model.lines import LONG
 from evalq.evalcore.naming import kind_of, shorten
 from evalq.evalcore.records.foreign import refuse_foreign
@@ -139,6 +141,8 @@ def prompts(request: Request) -> Iterator[Prompt]:
     """A prompt for each selected case, with its input as text and a chat also as messages. Raises UsageError,
     ConfigError.
     """
+    if request.options.get("traces"):
+        raise UsageError("--traces are answers that were recorded: omit --target")
     if request.options.get("outputs"):
         raise UsageError("evalq evaluates --outputs, or calls a --target: give only one of them")
     if request.options.get("labels"):
@@ -269,6 +273,9 @@ def _take_cases(request: Request, long: int | None) -> _Taken:
         cases = {"cases": [case.params for case in loaded]}
     if tag and not selected:
         raise UsageError(f"no case has the tag {tag!r}")
+    if request.options.get("traces"):
+        written = [json.loads(as_json(load_mapping(path))) for path in request.inputs]
+        cases["traces"] = digest(canonical_json(written))
     return _Taken({**request.params, **cases}, loaded, many, ids)
 
 
@@ -420,7 +427,16 @@ def selected_traces(request: Request) -> Callable[[Mapping[str, Any]], bool]:
         )
     selectors = [entry for path in request.inputs for entry in _selectors(path)]
 
+    # Before a long reading: a fault in a check is the same for every trace.
+    picked: list[dict[str, Any]] = [{name: _first(value) for name, value in where.items()} for where in selectors]
+    at = Location(str(request.inputs[0]))
+    one = {f"trace {n}": RecordedCase({}, at, each) for n, each in enumerate(picked or [{}], start=1)}
+    read_all(request.inputs, one, lambda case: None)
     return lambda attributes: not selectors or any(selects(where, attributes) for where in selectors)
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else value
 
 
 def _selectors(path: str) -> list[Mapping[str, Any]]:

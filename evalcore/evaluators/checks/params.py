@@ -254,12 +254,14 @@ class ChecksParams(Params):
     judges_decide: bool = False
     # More cases than a plan should have. Each record then comes with its own case, and only the report needs the file.
     cases_file: SkipJsonSchema[CasesFile | None] = Field(default=None, repr=False)
+    # The digest of the checks of traces: their cases are other ones in each run, and the runs of a suite one series.
+    traces: str = ""
     _folder: Path | None = PrivateAttr(None)
 
     @model_serializer(mode="wrap")
     def _serialize(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Without a file the key is left out, so that digests and reports of fewer cases stay.
-        return {name: value for name, value in dump(self).items() if name != "cases_file" or value}
+        # Without a file or traces the key is left out, so that digests and reports of others stay.
+        return {name: value for name, value in dump(self).items() if name not in ("cases_file", "traces") or value}
 
     @model_validator(mode="after")
     def _check_unique(self) -> Self:

@@ -120,3 +120,7 @@ def test_each_window_is_a_run_of_its_suite(tmp_path: Path, monkeypatch: pytest.M
     assert "0 new traces" in third.stderr
     runs = [json.loads(path.read_text()) for path in Path("evalq-runs").glob("*/run.json")]
     assert sorted((run["suite"], run["tags"]["window"]) for run in runs) == [("prod", "1"), ("prod", "2")]
+    # The windows are one series for drift, though none has a case of another.
+    history = CliRunner().invoke(cli, ["history", "prod"])
+    assert "Nothing to compare yet" not in history.stdout, history.stdout
+    assert "No drift" in history.stdout
