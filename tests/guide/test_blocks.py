@@ -20,6 +20,7 @@ import pytest
 from docs import check
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.contract.params import validate
+from evalq.evalcore.evaluators.checks.case_files import Location, RecordedCase
 from evalq.evalcore.evaluators.checks.cases import load_cases
 from evalq.evalcore.records.yaml import read_document
 from evalq.producer.cli import cli
@@ -29,10 +30,26 @@ from evalq.workers.targets import load_targets
 TOP = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _HEREDOC = re.compile(r"^cat > \S+ <<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)
-_OTHERS = ("on", "name", "image", "services", "broker", "include", "permissions", "prompts", "steps", "uses")
+_OTHERS = (
+    "on",
+    "name",
+    "image",
+    "services",
+    "broker",
+    "include",
+    "permissions",
+    "prompts",
+    "steps",
+    "uses",
+    "receivers",
+)
 """First keys of files that are another program's, or of settings."""
 OWN = ("lengths",)
 """Commands of a package that a page builds."""
+OWN_KINDS = ("shop",)
+"""Kinds of targets of such a package: a test of that page has them."""
+
+_ROUTES = ("refund", "order")
 
 PAGES = [page for page in check.PAGES if _BLOCK.search(page.read_text(encoding="utf-8"))]
 
@@ -119,7 +136,12 @@ def _document(found: Any, path: Path, text: str) -> None:
         for name in ("plain", "strict"):
             (path.parent / "prompts").mkdir(exist_ok=True)
             (path.parent / "prompts" / f"{name}.md").write_text("Be short.")
-        load_targets(path)
+        if not any(entry.get("kind") in OWN_KINDS for entry in found["targets"].values()):
+            load_targets(path)
+    elif any("where" in case for case in found.get("cases", ())):
+        # Its entries select among traces by their attributes.
+        traces = [RecordedCase({"input": "x"}, Location("t", (), 1), {"route": route}) for route in _ROUTES]
+        load_cases([path], dict(zip(_ROUTES, traces, strict=True)))
     elif "cases" in found:
         load_cases([path])
     elif "checks" in found:
