@@ -63,7 +63,7 @@ OPTION_VARIABLES: tuple[str, ...] = (
     *("ALLOW_DEAD", "ALLOW_INCONCLUSIVE", "BASELINE", "BASE_TARGET", "BIND", "CACHE", "CANDIDATE", "CHUNK_SIZE"),
     *("CONFIRM", "DETACH", "DRY_RUN", "EVERY", "FOLLOW", "FORMAT", "INLINE", "JSON", "LIMIT", "MAX_CALLS", "MAX_COST"),
     *("NO_GATE", "NO_PROGRESS", "ONCE", "OUTPUT", "PARAMS", "PASSES", "PORT", "PRIORITY", "QUIET", "REPEAT", "ROOT"),
-    *("RUN_DIR", "SETTINGS", "STOP", "SUITE", "TAG", "TARGET", "VERBOSE", "VERIFY", "WORKERS"),
+    *("RUN_DIR", "SETTINGS", "SETTLE", "STOP", "SUITE", "TAG", "TARGET", "VERBOSE", "VERIFY", "WORKERS"),
 )
 """Options of evalq's own commands that are not settings, as named by their variables after EVALQ_. Evaluators declare
 further options."""

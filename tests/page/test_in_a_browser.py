@@ -173,10 +173,11 @@ def test_a_page_of_a_run_that_goes_changes_by_itself(
         tab = browser.tab()
         tab.look()
         tab.open(opened.server.address("/run/going"))
-        tab.wait("document.body.innerText.includes('Progress')")
+        # By its parts: the page of this evaluator is Korean.
+        tab.wait("document.querySelector('.going[data-run]') !== null")
         assert tab.run("document.querySelector('[data-fact=Records]').textContent") == "7"
         records.write_bytes(b"{}\n" * 12)
         tab.wait("document.querySelector('[data-fact=Records]').textContent === '12'")
         folder.note(state="paused")
-        tab.wait("document.body.innerText.includes('Run state')")
+        tab.wait("document.querySelector('.going:not([data-run])') !== null")
         assert not tab.complaints

@@ -141,7 +141,7 @@ def test_options_are_what_the_command_takes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="vs needs recorded outputs or a target: evalq vs GOLDEN --outputs"):
         evaluate_files("vs", outputs)
     with pytest.raises(
-        UsageError, match="options: vs has no 'golden'; it has: agent, all, level, map, outputs, registry"
+        UsageError, match="options: vs has no 'golden'; it has: agent, all, lang, level, map, outputs, registry"
     ):
         evaluate_files("vs", outputs, options={"golden": asked.inputs[0]})
     strict = evaluate_files(plugins.get("verification"), _transcript(tmp_path), options={"strict": True})
