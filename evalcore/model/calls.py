@@ -299,7 +299,7 @@ def count_cuts(line: bytes, number: int, left_out: LeftOut) -> None:
         left_out.add("secret in an answer", why, number, cuts.case, count=count, instead="***")
 
 
-class _RecordedLine(msgspec.Struct, forbid_unknown_fields=True):
+class _RecordedLine(Doings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A line of outputs.jsonl."""
 
     case: str
@@ -313,13 +313,6 @@ class _RecordedLine(msgspec.Struct, forbid_unknown_fields=True):
     error: str = ""
     text: str | None = None
     stop: StopNote | None = None
-    messages: msgspec.Raw = _NOT_THERE
-    tool_calls: msgspec.Raw = _NOT_THERE
-    turns: _Count | None = None
-    finish: str | None = None
-    trace: str | None = None
-    extra: msgspec.Raw = _NOT_THERE
-    seconds: _Real | None = None
 
 
 class Lineage(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Attempt, Prompt, Spending
 from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.local_pacer import LocalPacer
@@ -246,8 +247,13 @@ class CallLoop:
         tries, attempts = Tries(self._named.target), list[Answered | Failure | Attempt]()
         dialogue = Dialogue(caller, asked, prompt.turns, prompt.tool_results)
         if call in self._talked and (state := await asyncio.to_thread(self._talks.known, call)) is not None:
-            attempts += dialogue.restore(state)
-            await dialogue.prepare()
+            try:
+                attempts += dialogue.restore(state)
+                await dialogue.prepare()
+            except WireError:
+                # Another version of evalq kept it: the conversation begins anew, and its attempts give no output.
+                paid, _ = self._talked.pop(call)
+                self.begun, self.wasted = self.begun + paid, self.wasted + paid
         while True:
             result = await self._attempt(call, dialogue.request, caller, pacer)
             if result is None:

@@ -120,10 +120,11 @@ class Dialogue:
         """Go on from a `state`, and return its attempts. Raises WireError for other data."""
         try:
             state = msgspec.json.decode(data, type=_State)
-            self._calls = [read_call(call) for call in state.calls]
-            self._pending = [read_call(call) for call in state.pending]
+            calls, pending = ([read_call(call) for call in listed] for listed in (state.calls, state.pending))
         except (msgspec.DecodeError, NoCall, RecursionError) as error:
             raise WireError(f"a conversation so far is not what evalq writes: {error}") from error
+        # Only now: other data changes nothing, and the conversation begins.
+        self._calls, self._pending = calls, pending
         self._messages, self._sent = state.messages, state.sent
         self._left = self._turns[len(self._turns) - state.left :]
         self._in_turn, self.turns, self._seconds = state.in_turn, state.turns, state.seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 import redis
 
-from evalq.evalcore.errors import BrokerUnreachable
+from evalq.evalcore.errors import BrokerUnreachable, WireError
 from evalq.evalcore.model.calls import Attempt, Prompt
 from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.outcomes import call_of, reached_nobody, recorded_attempts, result_of
@@ -188,8 +189,9 @@ class InFlightCalls:
         tries = Tries(session.named.target)
         dialogue = Dialogue(session.caller, request, prompt.turns, prompt.tool_results)
         if dialogue.may_go_on and (known := await self._talk(call)) is not None:
-            attempts += dialogue.restore(known)
-            await dialogue.prepare()
+            with contextlib.suppress(WireError):  # damaged: the conversation begins anew
+                attempts += dialogue.restore(known)
+                await dialogue.prepare()
         while True:
             try:
                 result = await self._attempt(session.caller, session.pacer, call, dialogue.request)
@@ -283,6 +285,8 @@ class InFlightCalls:
         while True:
             try:
                 return await asyncio.to_thread(self._calls.talk, self._header.run, call)
+            except WireError:
+                return None
             except (redis.RedisError, OSError):
                 await asyncio.sleep(_RETRY_SECONDS)
 

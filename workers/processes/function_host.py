@@ -92,7 +92,7 @@ class _Host:
         _send(self._out, reply)
 
     async def _value(self, call: dict[str, Any]) -> Any:
-        if inspect.isasyncgenfunction(self._function):
+        if _is_kind(inspect.isasyncgenfunction, self._function):
             began = time.monotonic()
             return _conversation([(time.monotonic() - began, each) async for each in self._function(call)])
         return await self._function(call) if _is_async(self._function) else await self._in_thread(call)
@@ -203,9 +203,13 @@ def _cut(value: Any, most: int) -> Any:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    """Whether ``function`` is a coroutine function, or an object whose ``__call__`` is one."""
-    inner = getattr(function, "__call__", None)  # noqa: B004 - its kind
-    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in (function, inner))
+    """Whether ``function`` runs on the event loop: a coroutine function, or an async generator."""
+    return _is_kind(inspect.iscoroutinefunction, function) or _is_kind(inspect.isasyncgenfunction, function)
+
+
+def _is_kind(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+    """Whether ``function`` is of that kind, or an object whose ``__call__`` is."""
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - its kind
 
 
 def _load(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
@@ -242,7 +246,7 @@ def _load(path: str, folder: str) -> Callable[[dict[str, Any]], Any]:
 def _with_text(function: Callable[[str], Any]) -> Callable[[dict[str, Any]], Any]:
     """``function``, which takes a text, as one that takes a call: most agents are written so."""
 
-    if inspect.isasyncgenfunction(function):
+    if _is_kind(inspect.isasyncgenfunction, function):
 
         async def each(call: dict[str, Any]) -> Any:
             async for value in function(_question(call)):
