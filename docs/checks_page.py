@@ -43,14 +43,18 @@ If you write a name alone, its value is the case's `expected`, for checks that t
 | `tool-args`, `tool-result` | a call of the tool, with the number that `which` names |
 | `calls-tool`, `tool-calls`, `tool-args`, `no-repeat` | arguments that can be read, if the verdict depends on them |
 | `edit-similarity`, `edit-distance`, `token-f1`, `rouge-l`, `chrf` | a text, of 200,000 characters at most |
+| any about the text or the JSON | a text: not null, and not tool calls alone |
 
 In `any`, `all` and `at-least` such a part is neither true nor false. If the other parts do not decide, the whole check
 fails, even with `not-`. If the record lacks a value that a check needs, such as its cost, the output is an error,
 whatever the other parts say.
 
-Other checks of text read data as its JSON, without spaces, and null as an empty text. They compare texts character by
-character: `é` as one character differs from `é` as two, unless you set `normalize: nfc`. `nfkc` also takes `²` for `2`.
-Options of every check:
+An answer of tool calls alone has no text. A check such as `not-contains` would pass it, so it fails instead. If another
+check of the case wants tool calls, such as `calls-tool`, the answer may do without a text: then it is an empty one.
+
+Other checks of text read data as its JSON, without spaces, and null at a path as an empty text. They compare texts
+character by character: `é` as one character differs from `é` as two, unless you set `normalize: nfc`. `nfkc` also takes
+`²` for `2`. Options of every check:
 
 """
 

@@ -200,11 +200,12 @@ class CheckedAnswer:
     """``output`` is any JSON value, ``text`` the whole answer if the record has both.
 
     ``tool_calls`` is the record's list, or None; ``judgements`` are the replies of judges; ``record`` is its line.
+    ``may_be_silent``: null or a text that is empty beside tool calls is an empty text, as in a part of an answer.
     """
 
     __slots__ = (
         *("_data", "_encoded", "_folded", "_json", "_plain", "_text", "_tool_calls"),
-        *("record", "judgements", "output", "usage"),
+        *("record", "judgements", "may_be_silent", "output", "usage"),
     )
 
     def __init__(
@@ -227,6 +228,7 @@ class CheckedAnswer:
         self._encoded: bytes | None = None
         self._json: Any = _NOT_PARSED
         self._tool_calls = tool_calls
+        self.may_be_silent = False
 
     @property
     def text(self) -> str:
@@ -239,25 +241,66 @@ class CheckedAnswer:
         return self._text
 
     @property
+    def said(self) -> str:
+        """The text of the answer. Raises Unfit if it has none: null, or nothing but tool calls."""
+        if self._blank:
+            self._require_words()
+        return self.text
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the answer has a text, perhaps an empty one, or data."""
+        try:
+            if self._blank:
+                self._require_words()
+        except Unfit:
+            return False
+        return True
+
+    @property
+    def _blank(self) -> bool:
+        """Whether the answer is null, or a text of white space."""
+        text = self.output if self._text is None else self._text
+        return text is None or (isinstance(text, str) and (not text or text.isspace()))
+
+    def _require_words(self) -> None:
+        """Raise Unfit for an answer without a text. A check that only forbids a text would pass every such answer."""
+        if self._only_acts():
+            raise Unfit("no text: the answer has nothing but tool calls")
+        if self.output is None and not self._text and not self.may_be_silent:
+            raise Unfit("null, not a text")
+
+    def _only_acts(self) -> bool:
+        """Whether the answer calls tools and says nothing."""
+        if self.may_be_silent or not self._blank:
+            return False
+        if self._tool_calls or self.finish == "tool_calls":
+            return True
+        try:
+            return bool(self.messages and self.tool_calls)
+        except Uncomputable:
+            return False
+
+    @property
     def prose(self) -> str:
         """The text of an answer in prose. Raises Unfit for null, a list or a mapping without a text."""
         if self._data:
             raise Unfit(f"{kind_of(self.output)}, not a text: `at` names the part of it that is one")
-        return self.text
+        return self.said
 
     @property
     def folded(self) -> str:
         """The text without case."""
         if self._folded is None:
-            self._folded = self.text.casefold()
+            self._folded = self.said.casefold()
         return self._folded
 
     def plain(self, ignore_case: bool, form: Form) -> str:
         """The text to compare: perhaps without case, and in a normal form of Unicode."""
         if form == "none":
-            return self.folded if ignore_case else self.text
+            return self.folded if ignore_case else self.said
         if (ignore_case, form) not in self._plain:
-            self._plain[ignore_case, form] = plain(self.text, ignore_case, form)
+            self._plain[ignore_case, form] = plain(self.said, ignore_case, form)
         return self._plain[ignore_case, form]
 
     @property
@@ -265,13 +308,18 @@ class CheckedAnswer:
         """The text in UTF-8."""
         if self._encoded is None:
             # JSON allows half a surrogate pair, which UTF-8 cannot encode; no answer may end a run.
-            self._encoded = self.text.encode("utf-8", "surrogatepass")
+            self._encoded = self.said.encode("utf-8", "surrogatepass")
         return self._encoded
 
     @property
     def json(self) -> Any:
-        """The value, or the JSON of a text: all of it, or its one fenced block. Raises NoJson."""
+        """The value, or the JSON of a text: all of it, or its one fenced block.
+
+        Raises NoJson, and Unfit for an answer with nothing but tool calls.
+        """
         if self._json is _NOT_PARSED:
+            if self._only_acts():
+                self._require_words()
             try:
                 self._json = extract(self.output) if isinstance(self.output, str) else self.output
             except NoJson as error:
@@ -285,13 +333,15 @@ class CheckedAnswer:
         """The JSON of the answer; of a text without any, the text."""
         try:
             return self.json
-        except NoJson:
+        except (NoJson, Unfit):
             return self.output
 
     def part(self, value: Any) -> CheckedAnswer:
         """A part of the answer, as an answer."""
         # Tool calls and judgements are about the whole, so parts share them.
-        return CheckedAnswer(value, None, self.usage, self._tool_calls, self.judgements, self.record)
+        part = CheckedAnswer(value, None, self.usage, self._tool_calls, self.judgements, self.record)
+        part.may_be_silent = True
+        return part
 
     def conversation(self) -> CheckedAnswer:
         """The whole conversation as a text for a judge. Raises Uncomputable if the record has none."""

@@ -57,7 +57,7 @@ class CompiledCheck:
 
     __slots__ = (
         *("_at", "_at_record", "_made", "_negated", "_of", "_of_answer", "_threshold"),
-        *("asks", "fallible", "name", "reads_record", "wanted", "weight"),
+        *("asks", "fallible", "name", "reads_record", "wanted", "wants_calls", "weight"),
     )
 
     def __init__(
@@ -86,6 +86,9 @@ class CompiledCheck:
         self.asks = question is not None
         self._of = "answer" if question is None else question.of
         self._of_answer = shared.at is None and self._of == "answer"
+        # A judge of the whole conversation, or a program that looks at what is left, sees the calls, too.
+        acts = self._at_record or self._of != "answer" or (made is not None and made.wants_calls)
+        self.wants_calls = acts and not negated and self.weight > 0
 
     def judge(self, answer: CheckedAnswer) -> CheckVerdict:
         """The verdict on ``answer``."""
@@ -93,7 +96,7 @@ class CompiledCheck:
             return self._verdict(answer)
         try:
             answer = self._select(answer)
-        except (NoJson, NothingThere) as error:
+        except (NoJson, NothingThere, Unfit) as error:
             return self._nothing_to_check(str(error))
         except Uncomputable as error:
             return self._uncomputable(error)
@@ -118,7 +121,7 @@ class CompiledCheck:
         return CheckVerdict(self.name, None, None, self.wanted, "", why, self.weight)
 
     def _select(self, answer: CheckedAnswer) -> CheckedAnswer:
-        """The part that the check is about. Raises NoJson, NothingThere, Uncomputable."""
+        """The part that the check is about. Raises NoJson, NothingThere, Unfit, Uncomputable."""
         if self._at is None:
             return {"conversation": answer.conversation, "record": answer.as_record}.get(self._of, lambda: answer)()
         if self._at_record:
@@ -132,7 +135,7 @@ class CompiledCheck:
 
     def questions(self, answer: CheckedAnswer) -> Iterator[tuple[JudgeQuestion, CheckedAnswer]]:
         """Each question that judges must answer before the verdict, with the part of the answer it is about."""
-        with contextlib.suppress(NoJson, NothingThere, Uncomputable):
+        with contextlib.suppress(NoJson, NothingThere, Unfit, Uncomputable):
             selected = self._select(answer)
             yield from self._questions(selected)
 
@@ -166,6 +169,7 @@ class ComposedCheck(CompiledCheck):
         super().__init__(name, shared, negated, wanted, None, 0.0, any(part.fallible for part in parts))
         self.reads_record = self.reads_record or any(part.reads_record for part in parts)
         self.asks = any(part.asks for part in parts)
+        self.wants_calls = not negated and self.weight > 0 and any(part.wants_calls for part in parts)
         self._kind, self._parts, self._count = kind, parts, count
 
     def judge_questions(self) -> Iterator[JudgeQuestion]:

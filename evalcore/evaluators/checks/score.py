@@ -192,6 +192,11 @@ class CasePlan(msgspec.Struct, frozen=True):
     """Whether its checks alone decide about a text: no selection, judge, label, kind of answer or threshold does."""
 
     @property
+    def wants_calls(self) -> bool:
+        """Whether one of its checks wants tool calls: then an answer may have no text."""
+        return any(check.wants_calls for check in self.checks)
+
+    @property
     def labels(self) -> KnownLabels:
         """The labels of its checks, from a file."""
         return _known_labels(self.case, self.checks, self.judged, self.labelled)
@@ -421,12 +426,16 @@ class OutputScorer:
         if isinstance(line, ScoredOutput) or not line.plan.questions or lacks_output(line.record):
             return []
         try:
-            answer = _answer_of(line.record, usage_of(line.record), ())
+            answer = _answer_of(line, usage_of(line.record), ())
         except InvalidField:
             return []
         questions = (question for check in line.plan.checks for question in check.questions(answer))
         # The same question to one judge about one text is paid once.
-        pending = {(each.key, each.judge, part.text): None for each, part in questions if len(part.text) <= LONGEST}
+        pending = {
+            (each.key, each.judge, part.text): None
+            for each, part in questions
+            if part.has_text and len(part.text) <= LONGEST
+        }
         by_judge = line.plan.questions_by_judge
         return [
             PendingQuestion(line.plan.case, line.repeat, by_judge[key, judge], text) for key, judge, text in pending
@@ -438,7 +447,7 @@ class OutputScorer:
         if isinstance(line, ScoredOutput) or lacks_output(line.record):
             return None
         try:
-            return AnsweredRepeat(line.plan.case.id, line.repeat, _answer_of(line.record, Usage(), ()).text)
+            return AnsweredRepeat(line.plan.case.id, line.repeat, _answer_of(line, Usage(), ()).text)
         except InvalidField:
             return None
 
@@ -498,7 +507,7 @@ def _score_line(line: _OutputLine) -> ScoredOutput:
     votes = _votes(line)
     if lacks_output(record):
         return ScoredOutput("error", why_no_output(record), *plan_and_repeat, usage=usage, planned=line.planned)
-    answer = _answer_of(record, usage, votes)
+    answer = _answer_of(line, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
     status, score, reason = _verdict_on(verdicts, plan)
     mark = NOT_COUNTED if score is None else _mark_of(answer, line)
@@ -536,12 +545,16 @@ def _votes(line: _OutputLine) -> tuple[Vote, ...]:
     return tuple(vote for vote in votes if vote.check in line.plan.questions)
 
 
-def _answer_of(record: dict[str, Any], usage: Usage, votes: tuple[Vote, ...]) -> CheckedAnswer:
+def _answer_of(line: _OutputLine, usage: Usage, votes: tuple[Vote, ...]) -> CheckedAnswer:
     """The output of a line. Raises InvalidField."""
+    record = line.record
     text = record.get("text")
     if text is not None and not isinstance(text, str):
         raise InvalidField(f"text: {kind_of(text)} where a string is wanted")
-    return CheckedAnswer(output_of(record), text, usage, record.get("tool_calls"), votes, record)
+    answer = CheckedAnswer(output_of(record), text, usage, record.get("tool_calls"), votes, record)
+    if not answer.has_text and line.plan.wants_calls:
+        answer.may_be_silent = True
+    return answer
 
 
 @lru_cache(maxsize=16)

@@ -58,6 +58,60 @@ def test_an_output_of_null_is_no_text() -> None:
     assert judged({"case": "n", "output": None, "tool_calls": [{"name": "search"}]}, cases=cases).status == "passed"
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        *({"not-contains": "x"}, {"not-icontains": "x"}, {"not-contains-any": ["x"]}, {"not-regex": "x"}),
+        *({"not-refusal": True}, {"max-length": 9}, {"not-equals": "x"}, {"not-starts-with": "x"}, {"not-number": 4}),
+        *({"is-json": True}, {"not-is-json": True}, {"not-json-path": "$.x"}, {"not-contains-json": True}),
+        *({"not-equals": "x", "normalize": "nfc"}, {"all": [{"not-contains": "x"}]}, {"not-any": [{"contains": "x"}]}),
+        *({"not-captures": "x", "is": "x"}, {"not-contains": "x", "at": "$.x"}, {"not-edit-similarity": "x"}),
+        {"not-json-schema": {"type": "object"}},
+    ],
+)
+def test_an_answer_of_tool_calls_alone_passes_no_check_of_its_text(check: dict[str, Any]) -> None:
+    """A check that only forbids something would pass every answer of an agent that says nothing."""
+    cases = [{"id": "n", "checks": [check, {"max-tool-calls": 9}]}]
+    call = {"name": "search", "arguments": {}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [{"id": "1", **call}]}]
+    for more in (
+        *({"tool_calls": [call]}, {"tool_calls": [], "finish": "tool_calls"}, {"messages": messages}),
+        *({"output": "", "tool_calls": [call]}, {"output": " ", "messages": messages}),
+    ):
+        test = judged({"case": "n", "output": None, **more}, cases=cases)
+        assert (test.status, test.checks[0].looked) == ("failed", False), more
+    # An empty text without calls is an answer.
+    assert judged({"case": "n", "output": "", "tool_calls": []}, cases=cases).status in ("passed", "failed")
+
+
+@pytest.mark.parametrize(
+    ("wanting", "passes"),
+    [
+        *(({"calls-tool": "search"}, True), ({"calls-tool": "search", "min": 0}, False)),
+        *(({"tool-sequence": ["search"]}, True), ({"tool-args": "search", "schema": {}}, True)),
+        *(({"any": [{"contains": "x"}, {"calls-tool": "search"}]}, True), ({"not-calls-tool": "book"}, False)),
+        *(({"forbidden-tools": ["book"]}, False), ({"no-repeat": True}, False), ({"max-tool-calls": 2}, False)),
+        *(({"finish": "tool_calls"}, True), ({"finish": ["stop"]}, False)),
+        *(({"calls-tool": "search", "weight": 0}, False), ({"equals": 1, "at": "$record.extra.n"}, True)),
+    ],
+)
+def test_beside_a_check_that_wants_calls_an_answer_may_have_no_text(wanting: dict[str, Any], passes: bool) -> None:
+    """Its author expects calls: there no text is an empty text."""
+    record = {"case": "n", "output": None, "finish": "tool_calls", "tool_calls": [{"name": "search"}]}
+    cases = [{"id": "n", "checks": [wanting, {"not-contains": "x"}, {"not-refusal": True}]}]
+    assert (judged({**record, "extra": {"n": 1}}, cases=cases).status == "passed") == passes
+
+
+@pytest.mark.parametrize("check", [{"not-contains": "x"}, {"not-refusal": True}, {"max-length": 5}, {"not-regex": "x"}])
+def test_null_passes_no_check_of_text_and_is_json(check: dict[str, Any]) -> None:
+    """Null is no answer in words; as data it is a value, and a part of an answer may be null."""
+    assert judged({"case": "n", "output": None}, cases=[{"id": "n", "checks": [check]}]).status == "failed"
+    for passing in ({"equals": None}, {"is-json": True}):
+        assert judged({"case": "n", "output": None}, cases=[{"id": "n", "checks": [passing]}]).status == "passed"
+    part = {"case": "n", "output": {"x": None}}
+    assert judged(part, cases=[{"id": "n", "checks": [{**check, "at": "$.x"}]}]).status == "passed"
+
+
 def test_a_score_threshold_decides_in_place_of_all_checks() -> None:
     """The weighted mean at the threshold passes, as decimals."""
     checks = [{"contains": "a", "weight": 0.1}, {"contains": "b", "weight": 0.2}, {"contains": "c", "weight": 0.7}]

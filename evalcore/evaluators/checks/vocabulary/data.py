@@ -45,8 +45,9 @@ def _is_json(value: bool | None, options: Any) -> Made:
     refuse_false(value)
 
     def run(answer: CheckedAnswer) -> Finding:
-        if not isinstance(answer.output, str):
-            return holds(True, kind_of(answer.output))
+        # An answer of tool calls alone has no JSON, even if an empty text is recorded with it.
+        if not isinstance(answer.output, str) or not answer.has_text:
+            return holds(True, kind_of(answer.json))
         try:
             # Strip only the white space of JSON: any other makes it invalid.
             return holds(True, kind_of(decode(answer.output.strip(" \t\n\r").encode("utf-8", "surrogatepass"))))

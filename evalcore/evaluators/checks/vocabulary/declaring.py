@@ -60,7 +60,7 @@ class Made(NamedTuple):
     if that depends on the options. ``scaled`` converts a ``threshold`` in other units to a score, and raises BadCheck.
     ``question`` is for checks that judges decide. ``inner`` is for a check that applies another one, which stands in
     its option ``check``: as it is written, and the function that makes the whole from its run and its words.
-    ``reads_record`` says whether that check looks at the record.
+    ``reads_record`` says whether that check looks at the record. ``wants_calls``: it wants tool calls to be there.
     """
 
     wanted: str
@@ -70,6 +70,7 @@ class Made(NamedTuple):
     question: JudgeQuestion | None = None
     inner: tuple[Any, Callable[[Run, str], Made]] | None = None
     reads_record: bool = False
+    wants_calls: bool = False
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -241,8 +241,11 @@ class _Ballot(NamedTuple):
 
 
 def _read_ballot(answer: CheckedAnswer, question: JudgeQuestion) -> _Ballot:
-    """The recorded verdicts on an answer. Raises Uncomputable if no majority of the votes is readable."""
-    if len(answer.text) > LONGEST:
+    """The recorded verdicts on an answer.
+
+    Raises Uncomputable if no majority of the votes is readable, and Unfit for an answer without a text.
+    """
+    if len(answer.said) > LONGEST:
         raise Uncomputable(f"{len(answer.text):,} characters, too long to be judged")
     _require_one_judge(answer, question)
     votes = first_votes(answer.judgements, question.key, text_digest(answer.text), question.judge)

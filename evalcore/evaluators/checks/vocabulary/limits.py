@@ -77,7 +77,7 @@ def _finish(value: str | list[str], options: NoOptions) -> Made:
             raise Uncomputable("the record has no finish")
         return holds(answer.finish in reasons, answer.finish)
 
-    return Made(" or ".join(reasons), run)
+    return Made(" or ".join(reasons), run, wants_calls="tool_calls" in reasons)
 
 
 KINDS = (

@@ -293,7 +293,7 @@ def _number(written: int | float | str, options: NumberOptions) -> Made:
     which = {"any": "a number", "first": "the first number", "last": "the last number", "only": "the only number"}
 
     def run(answer: CheckedAnswer) -> Finding:
-        numbers = list(numbers_in(answer.text, decimal_comma=options.decimal_comma))
+        numbers = list(numbers_in(answer.said, decimal_comma=options.decimal_comma))
         if options.which == "any":
             return holds(any(each in bounds for each in numbers), _list_numbers(numbers) or f"no number: {answer.text}")
         # Unlike "any": without numbers, nothing is true of the first or last one (docs/decisions/0019).

@@ -165,7 +165,7 @@ def _length(most: bool) -> Any:
         unit = options.unit
 
         def run(answer: CheckedAnswer) -> Finding:
-            count = _count(answer.text, unit)
+            count = _count(answer.said, unit)
             return holds(count <= value if most else count >= value, f"{count} {unit}")
 
         return Made(f"at {'most' if most else 'least'} {value} {unit}", run)
@@ -461,7 +461,7 @@ def _refusal(value: bool | None, options: Any) -> Made:
 
     def run(answer: CheckedAnswer) -> Finding:
         # Only near the beginning: a long answer may mention somewhere that something cannot be done.
-        beginning = " ".join(answer.text[: 2 * _BEGINNING].split())[:_BEGINNING]
+        beginning = " ".join(answer.said[: 2 * _BEGINNING].split())[:_BEGINNING]
         folded = beginning.translate(_APOSTROPHES).casefold()
         phrase = next(
             (known for known in PHRASES if known in folded and (known != "as an ai" or _AI.search(folded))), None

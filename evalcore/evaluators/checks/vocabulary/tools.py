@@ -201,7 +201,7 @@ def _calls_tool(value: str, options: CallOptions) -> Made:
         fits = [count >= options.min and (options.max is None or count <= options.max) for count in counts]
         return _certain(calls, any(fits), all(fits))
 
-    return Made(f"{_list_calls([wanted])}{range_text or minimum_text}", run)
+    return Made(f"{_list_calls([wanted])}{range_text or minimum_text}", run, wants_calls=options.min > 0)
 
 
 _ORDER_WORDS = {
@@ -229,7 +229,7 @@ def _tool_calls(name: str) -> Callable[[list[str | WantedCall], CallsOptions], M
             calls = answer.tool_calls
             return _certain(calls, *_may_and_must(calls, lambda unread: compare(calls, matchers, unread)))
 
-        return Made(f"{_list_calls(wanted)} ({_ORDER_WORDS[options.order]})", run)
+        return Made(f"{_list_calls(wanted)} ({_ORDER_WORDS[options.order]})", run, wants_calls=bool(wanted))
 
     return make
 
@@ -328,7 +328,7 @@ def _tool_args(value: str, options: WhichOptions) -> Made:
         call, fault = next((call, fault) for call in calls if (fault := matcher.fault(call, unread=True)))
         return holds(False, f"{fault}: {_call_text(call)}")
 
-    return Made(f"{_which_text(options.which, value)}: {_call_text(wanted)}", run)
+    return Made(f"{_which_text(options.which, value)}: {_call_text(wanted)}", run, wants_calls=True)
 
 
 def _no_repeat(value: bool | None, options: RepeatOptions) -> Made:
@@ -408,7 +408,8 @@ def _tool_result(value: str, options: ResultOptions) -> Made:
             calls = _chosen([call for call in answer.tool_calls if matches(call.name)], options.which, value)
             return _quantified(calls, options.which, lambda call: _came_as_wanted(answer, call, options.failed, check))
 
-        return Made(f"{_which_text(options.which, value)}: {outcome}{wanted and f': {wanted}'}", run)
+        words = f"{_which_text(options.which, value)}: {outcome}{wanted and f': {wanted}'}"
+        return Made(words, run, wants_calls=True)
 
     return make(None, "") if options.check is msgspec.UNSET else Made("", _never, inner=(options.check, make))
 
