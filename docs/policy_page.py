@@ -41,6 +41,7 @@ worse_cases: none
 on_worse: inconclusive
 as_recorded: false
 deterministic: false
+uneven_repeats: false
 quarantine:
   - case: refund-17
     run: vs
@@ -115,6 +116,11 @@ _KEYS: dict[str, dict[str, Key]] = {
             "-", "compare each case's recorded answers: it passed before and fails now; other demands stay"
         ),
         "deterministic": Key("-", "equal answers, and equal files of one run or both, are no copies: they may be GO"),
+        "uneven_repeats": Key(
+            "-",
+            "cases of recorded outputs differ in their number of repeats on purpose. Without this key, evalq counts "
+            "repeats that a case has fewer than the others as missing",
+        ),
     },
     "Gate": {
         "metric": Key(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import math
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.compare.pairs import ROUNDED
-from evalq.evalcore.compare.single_cases import Causes, unusable_of
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, Repeats, RunCases, RunUsage, Summing, Taking, Took
+from evalq.evalcore.compare.pairs import ROUNDED, left_out
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, RunCases, RunUsage, Summing, Taking, Took
 from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Measures, Params, Tally, Views
 from evalq.evalcore.contract.measures import Measure, Number, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
@@ -136,6 +135,7 @@ class CaseCounter:
             decided = frozenset(summary.stopped)
             lacking = [0 if case in decided else gaps.get(case, 0) for case in summary.ids]
             summary.missing = list(map(add, summary.missing, lacking))
+            summary.asked = list(map(add, summary.asked, lacking))
         return RunCases(
             run=run,
             evaluator=self._evaluator.name,
@@ -183,51 +183,6 @@ def _answer_in(line: bytes, record: str, name: object, observation: Observation)
     return answer.replace(b'"id":' + msgspec.json.encode(name) + b",", b"", 1) if numbered else answer
 
 
-_SHARED = 2
-"""Cases share their repeats if an input has at most so many times as many different ones as one of its cases."""
-
-
-def left_out(repeats: Mapping[Repeats, Sequence[str]]) -> dict[str, int]:
-    """{case: how many repeats an input left out}: the case has later ones there, and other cases have just these.
-
-    A program that writes only what succeeded leaves such gaps. The last repeats of a case may be missing because it was
-    decided early. Repeats that are seeds or times, which cases do not share, have no gaps.
-    """
-    asked = _asked_repeats(repeats)
-    counts = ((_gaps(dict(have), asked), cases) for have, cases in repeats.items())
-    return {case: count for count, cases in counts if count for case in cases}
-
-
-def _asked_repeats(repeats: Iterable[Repeats]) -> dict[str, dict[int, int]]:
-    """{input: {block: bits}} of the repeats that any case has, for inputs whose cases share their repeats."""
-    every: dict[str, dict[int, int]] = {}
-    most: Counter[str] = Counter()
-    for have in repeats:
-        counts: Counter[str] = Counter()
-        for (source, block), bits in have:
-            blocks = every.setdefault(source, {})
-            blocks[block] = blocks.get(block, 0) | bits
-            counts[source] += bits.bit_count()
-        most |= counts
-    return {
-        source: blocks
-        for source, blocks in every.items()
-        if sum(bits.bit_count() for bits in blocks.values()) <= _SHARED * most[source]
-    }
-
-
-def _gaps(have: Mapping[tuple[str, int], int], asked: Mapping[str, Mapping[int, int]]) -> int:
-    """How many of the repeats ``asked`` in its inputs a case lacks, below its own last one."""
-    count = 0
-    for source in {source for source, _ in have}:
-        last = max(block for each, block in have if each == source)
-        for block, bits in asked.get(source, {}).items():
-            own = have.get((source, block), 0)
-            below = bits if block < last else bits & ((1 << own.bit_length()) - 1) if block == last else 0
-            count += (below & ~own).bit_count()
-    return count
-
-
 def _specified(params: Mapping[str, Any]) -> dict[str, str]:
     """{case: the digest of its input and checks}, for parameters that list their cases by id."""
     cases = params.get("cases")
@@ -240,6 +195,78 @@ def _specified(params: Mapping[str, Any]) -> dict[str, str]:
         kept = {key: value for key, value in case.items() if key not in _BESIDE}
         specified[str(case["id"])] = digest(canonical_json(kept))[:_DIGITS]
     return specified
+
+
+# Missing answers by cause: those that the machinery lost, and those that the agent made unusable.
+
+_OWN = frozenset({"bad_output", "refused"})
+"""Kinds of failure that the agent caused: it answered, and nobody can use the answer."""
+
+
+class Causes(msgspec.Struct, frozen=True):
+    """{case: failed outputs} by cause: those that were ``lost`` on the way, and the agent's ``own`` failures."""
+
+    lost: dict[str, int] = {}
+    own: dict[str, int] = {}
+
+
+class _Attempt(msgspec.Struct):
+    kind: str = ""
+
+
+class _LossLine(msgspec.Struct):
+    case: str = ""
+    error: str | bool | None = ""
+    attempts: tuple[_Attempt, ...] | None = ()
+
+
+_decode = msgspec.json.Decoder(_LossLine).decode
+
+
+def causes_in(outputs: Path) -> Causes:
+    """The causes of failed outputs in a file of live ones. Raises WireError for a damaged line."""
+    causes = Causes()
+    with open_input(outputs) as lines:
+        for number, data in enumerate(lines, start=1):
+            try:
+                _count(_decode(data), causes)
+            except msgspec.DecodeError as error:
+                raise WireError(f"{outputs}:{number}: not a recorded output: {error}") from error
+    return causes
+
+
+def count_recorded(data: bytes, causes: Causes) -> None:
+    """Count a line of recorded outputs if its attempts say why it failed."""
+    # Without attempts no call lost it on the way: the recording itself has no answer.
+    if b'"attempts"' not in data or b'"error"' not in data:
+        return
+    with contextlib.suppress(msgspec.DecodeError):
+        if (line := _decode(data)).attempts:
+            _count(line, causes)
+
+
+def _count(line: _LossLine, causes: Causes) -> None:
+    if not line.error or not line.case:
+        return
+    # The last attempt is why there is no answer.
+    own = bool(line.attempts) and line.attempts[-1].kind in _OWN  # type: ignore[index]  # there are some
+    counts = causes.own if own else causes.lost
+    counts[line.case] = counts.get(line.case, 0) + 1
+
+
+def unusable_of(cases: CaseSummary, causes: Causes) -> dict[str, int]:
+    """{case: how many of its missing answers arrived, but were unusable}, by the known ``causes``.
+
+    An answer that was not lost on the way arrived. If judges decide, the judge's reply may be what is missing: then
+    count only failures that the agent surely caused.
+    """
+    unusable = {}
+    for case, missing in zip(cases.ids, cases.missing, strict=True):
+        lost = causes.lost.get(case, 0)
+        own = causes.own.get(case, 0) if cases.judged is not None else missing - lost
+        if (own := min(own, missing)) > 0:
+            unusable[case] = own
+    return unusable
 
 
 # Usage of the live calls of a run: time, tokens and money, from its outputs.jsonl.
@@ -407,6 +434,8 @@ def _faults(run: RunCases) -> Iterator[str]:
         yield "cases.ids: a case is there twice"
     if len(cases.missing) != len(cases.ids) or min(cases.missing, default=0) < 0 or cases.unattributed < 0:
         yield "cases.missing: not a count for each case"
+    if cases.asked and (len(cases.asked) != len(cases.ids) or min(cases.asked) < 0):
+        yield "cases.asked: not a count for each case"
     if cases.labels and len(cases.labels) != len(cases.ids):
         yield "cases.labels: not one for each case"
     if any(min(each.values(), default=1) < 1 or sum(each.values()) > _MOST_ANSWERS for each in cases.labels):

@@ -14,6 +14,7 @@ import msgspec
 from evalq.evalcore.compare.comparison import Estimate, Measured
 from evalq.evalcore.compare.decision import Check, Decided, FailingCase, GateDecision, PairedCases, named_cases
 from evalq.evalcore.compare.intervals import ALPHA, t_tail
+from evalq.evalcore.compare.pairs import short_repeats
 from evalq.evalcore.compare.policy import Policy
 from evalq.evalcore.compare.single_cases import rows_of
 from evalq.evalcore.compare.summary import Bag, RunCases, of_cases
@@ -172,6 +173,31 @@ def paired(run: RunCases, partner: RunCases) -> Paired:
     kept = set(equal)
     cases = of_cases(partner.cases, [case for case in partner.cases.ids if case in kept])
     return Paired(msgspec.structs.replace(partner, cases=cases), counts)
+
+
+def with_short(
+    candidates: Sequence[RunCases], partners: Mapping[str, RunCases], *, uneven: bool = False
+) -> tuple[list[RunCases], dict[str, dict[str, int]]]:
+    """The candidates with the repeats that a case has fewer than others counted as missing, and {candidate: these}.
+
+    Only for recorded outputs, since a live run records each of its calls. ``uneven``: cases differ on purpose.
+    """
+    short: dict[str, dict[str, int]] = {}
+    whole = []
+    for run in candidates:
+        base = partners.get(run.called)
+        lacks = {} if uneven or run.target or run.usage is not None else _short_of(run, base)
+        short[run.called] = lacks
+        if lacks:
+            missing = [count + lacks.get(case, 0) for case, count in zip(run.cases.ids, run.cases.missing, strict=True)]
+            whole.append(msgspec.structs.replace(run, cases=msgspec.structs.replace(run.cases, missing=missing)))
+        else:
+            whole.append(run)
+    return whole, short
+
+
+def _short_of(run: RunCases, base: RunCases | None) -> dict[str, int]:
+    return short_repeats(run.cases, base.cases if base is not None else None)
 
 
 def other_rules(run: RunCases, partner: RunCases) -> str:
@@ -410,6 +436,7 @@ def nothing_decides(policy: Policy, checks: Sequence[Check]) -> Iterator[Check]:
 
 _STILL_PASSES = "every case that passed before passes"
 _STILL_ANSWERED = "every case that passed before has an answer"
+_ALL_ANSWERED = "every case that passed before has all of its answers"
 _NOTHING_IN_BOTH = 5
 """The exit code if no case can be compared, as for a run without any result."""
 _ORDER: Sequence[Decided] = ("NO-GO", "SUSPECT", "INCONCLUSIVE", "GO")
@@ -420,12 +447,14 @@ _MOSTLY_SAME = "at least half of the baseline's cases are asked in the same way"
 class _CaseChanges(NamedTuple):
     """The cases of one run and its baseline: how many are in both, which fail now, and which have no answer now.
 
-    ``equal`` of the baseline's ``base`` cases have the same input and checks now.
+    In the cases of ``partly``, some answers are missing now. ``equal`` of the baseline's ``base`` cases have the same
+    input and checks now.
     """
 
     both: int
     fails: list[str]
     unanswered: list[str]
+    partly: list[str]
     equal: int
     base: int
 
@@ -451,9 +480,9 @@ def as_recorded(
     """The decision on ``runs`` (their names) as recorded, with the ``statistical`` one beside it.
 
     A case passes if all of its recorded answers pass. NO-GO names the cases that passed before and fail now.
-    INCONCLUSIVE names the cases that have no answer now, asked or not (unless the policy compares the intersection).
-    New and changed cases are listed. A run in which most cases differ from the baseline's is INCONCLUSIVE. If no case
-    is in both runs, the exit code is 5.
+    INCONCLUSIVE names the cases that have no answer now, asked or not (unless the policy compares the intersection),
+    and those that lack some of their answers. New and changed cases are listed. A run in which most cases differ from
+    the baseline's is INCONCLUSIVE. If no case is in both runs, the exit code is 5.
 
     The statistical checks of the same question become advisory: whether passes fell, and what must be equal for that.
     All other demands of the policy (bounds, single cases, collapse, other numbers) stay as statistics decide them. If
@@ -463,7 +492,7 @@ def as_recorded(
     replaced: set[str] = set()
     both = 0
     equal: list[str] = []
-    for run in candidates:
+    for run in with_short(candidates, partners, uneven=policy.uneven_repeats)[0]:
         partner = partners.get(run.called)
         if run.called not in runs or partner is None:
             continue
@@ -502,13 +531,19 @@ def _case_changes(policy: Policy, run: RunCases, partner: RunCases) -> _CaseChan
     # Count a case that the run no longer asks, too: otherwise a failing case would pass by a change of its name.
     asked = {*run.cases.ids, *(run.cases.unrecorded or ())}
     gone = [case for case, passes in before.items() if passes and case not in ours and case not in asked]
+    lacks = _lacking(run) - _lacking(partner)
     return _CaseChanges(
         sum(case in theirs for case in ours),
         [case for case in passed if theirs.get(case) is False],
         [case for case in passed if case not in theirs] + ([] if policy.specification == "intersection" else gone),
+        [case for case in passed if theirs.get(case) and case in lacks],
         pair.cases.equal,
         pair.cases.base,
     )
+
+
+def _lacking(run: RunCases) -> set[str]:
+    return {case for case, missing in zip(run.cases.ids, run.cases.missing, strict=True) if missing}
 
 
 def _passing(run: RunCases) -> dict[str, bool]:
@@ -529,7 +564,11 @@ def _checks(metric: str, changes: _CaseChanges, policy: Policy) -> Iterator[Chec
     for demand, cases, broken, what in (
         (_STILL_PASSES, changes.fails, "NO-GO", "passed before and failed now"),
         (_STILL_ANSWERED, changes.unanswered, "INCONCLUSIVE", "passed before and got no answer now"),
+        (_ALL_ANSWERED, changes.partly, "INCONCLUSIVE", "passed before and lack some of their answers now"),
     ):
+        # Say nothing of repeats where there are none.
+        if demand == _ALL_ANSWERED and not cases:
+            continue
         decided: Decided = "GO" if not cases else "NO-GO" if broken == "NO-GO" else "INCONCLUSIVE"
         more = " ..." if len(cases) > _NAMED_CASES else ""
         names = f": {', '.join(cases[:_NAMED_CASES])}{more}" if cases else ""

@@ -40,6 +40,7 @@ from evalq.evalcore.compare.eligibility import (
     paired_all,
     same_answers,
     specification_checks,
+    with_short,
 )
 from evalq.evalcore.compare.intervals import ALPHA
 from evalq.evalcore.compare.numbers import number_checks, reported
@@ -49,6 +50,7 @@ from evalq.evalcore.compare.policy import CHANGES, Gate, Policy
 from evalq.evalcore.compare.single_cases import (
     LOSSES,
     CaseHistory,
+    Short,
     enough_repeats,
     flaky_cases,
     incomplete,
@@ -106,6 +108,7 @@ def decide(
     past = [_past(run, policy, partners, pasts or {}) for run in candidates]
     pairs = paired_all(candidates, partners)
     partners = {called: each.partner for called, each in pairs.items()}
+    candidates, short = with_short(candidates, partners, uneven=policy.uneven_repeats)
     excluded = tuple(quarantine_entries(policy, candidates, past, today))
     regressed: set[tuple[str, str]] = set()
     for run, history in zip(candidates, past, strict=True):
@@ -119,7 +122,7 @@ def decide(
             # Put vetoes first, so that a case that fell stands first in every output.
             if not _other_rules(policy, run, partner):
                 checks[:0] = _vetoes(policy, run, partner, errors, quarantined)
-            checks += _of_run(policy, run, pairs[run.called], errors)
+            checks += _of_run(policy, run, pairs[run.called], errors, short[run.called])
         # Do this without a baseline, too: a policy of bounds alone must not pass a run whose failures lost their names.
         checks += _unattributed(policy, run, partner)
         checks += _counted_twice(policy, run, partner)
@@ -243,21 +246,18 @@ def run_meant(name: str, runs: Sequence[tuple[str, str]]) -> int | None:
     return None
 
 
-def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors) -> Iterator[Check]:
+def _of_run(policy: Policy, run: RunCases, pair: Paired, errors: Errors, short: Short) -> Iterator[Check]:
     """Check that two runs are comparable: fresh answers, specifications that agree, few missing answers."""
+    compared = any(gate.compares and gate.run in (run.called, run.evaluator) for gate in policy.gates)
     # GATE 8: cached or reused answers are not fresh evidence, neither for a change nor against one.
     if common := common_answers(run, pair.partner):
         reason = f"{common}: these show neither a change nor that there is none; gate a run with fresh answers"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
-    elif not policy.deterministic and _is_compared(policy, run) and (copied := same_answers(run, pair.partner)):
+    elif not policy.deterministic and compared and (copied := same_answers(run, pair.partner)):
         reason = f"{copied}: copies show no change; evaluate new answers, or put {_SAME_AGAIN} into the policy"
         yield Check(run.called, "answers of its own", "critical", "INCONCLUSIVE", reason, change=True)
     yield from specification_checks(policy, run, pair.partner, pair.cases)
-    yield from missing_checks(policy, run, pair.partner, errors)
-
-
-def _is_compared(policy: Policy, run: RunCases) -> bool:
-    return any(gate.compares and gate.run in (run.called, run.evaluator) for gate in policy.gates)
+    yield from missing_checks(policy, run, pair.partner, errors, short)
 
 
 def _unattributed(policy: Policy, run: RunCases, partner: RunCases | None) -> Iterator[Check]:

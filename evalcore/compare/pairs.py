@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from evalq.evalcore.compare.summary import CaseColumn, CaseSummary
-from evalq.evalcore.contract.measures import Measure
-
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from evalq.evalcore.compare.summary import CaseColumn, CaseSummary, Repeats
+from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.statistics.distributions import lowest
 
 if TYPE_CHECKING:
-    from numpy import complex128, float64
+    from numpy import complex128, float64, int64
     from numpy.typing import NDArray
 
 
@@ -460,3 +456,95 @@ def _tail(drawn: int, marked: int, every: int, least: int) -> tuple[float, float
 def _log(n: int, k: int) -> float:
     """The logarithm of n over k."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+# Repeats that a file of recorded outputs leaves out.
+
+_T = TypeVar("_T")
+
+_SHARED = 2
+"""Cases share their repeats if an input has at most so many times as many different ones as one of its cases."""
+
+
+def left_out(repeats: Mapping[Repeats, Sequence[str]]) -> dict[str, int]:
+    """{case: how many repeats an input left out}: the case has later ones there, and other cases have just these.
+
+    A program that writes only what succeeded leaves such gaps. The last repeats of a case may be missing because it was
+    decided early. Repeats that are seeds or times, which cases do not share, have no gaps.
+    """
+    asked = _asked_repeats(repeats)
+    counts = ((_gaps(dict(have), asked), cases) for have, cases in repeats.items())
+    return {case: count for count, cases in counts if count for case in cases}
+
+
+def _asked_repeats(repeats: Iterable[Repeats]) -> dict[str, dict[int, int]]:
+    """{input: {block: bits}} of the repeats that any case has, for inputs whose cases share their repeats."""
+    every: dict[str, dict[int, int]] = {}
+    most: Counter[str] = Counter()
+    for have in repeats:
+        counts: Counter[str] = Counter()
+        for (source, block), bits in have:
+            blocks = every.setdefault(source, {})
+            blocks[block] = blocks.get(block, 0) | bits
+            counts[source] += bits.bit_count()
+        most |= counts
+    return {
+        source: blocks
+        for source, blocks in every.items()
+        if sum(bits.bit_count() for bits in blocks.values()) <= _SHARED * most[source]
+    }
+
+
+def _gaps(have: Mapping[tuple[str, int], int], asked: Mapping[str, Mapping[int, int]]) -> int:
+    """How many of the repeats ``asked`` in its inputs a case lacks, below its own last one."""
+    count = 0
+    for source in {source for source, _ in have}:
+        last = max(block for each, block in have if each == source)
+        for block, bits in asked.get(source, {}).items():
+            own = have.get((source, block), 0)
+            below = bits if block < last else bits & ((1 << own.bit_length()) - 1) if block == last else 0
+            count += (below & ~own).bit_count()
+    return count
+
+
+def short_repeats(run: CaseSummary, base: CaseSummary | None) -> dict[str, int]:
+    """{case: how many repeats fewer it has than the others, measured by those of ``base``}.
+
+    `left_out` sees no gap if the last repeats of a case are missing. Here the other cases tell how many there should
+    be: most have the same number, or the same share of the baseline's. Where the baseline has one number for most
+    cases, the largest number counts: so that a file may lack repeats of most cases, too. Where cases differ freely, as
+    those of a log do, nothing is known.
+    """
+    have = _repeats_of(run)
+    before = _repeats_of(base) if base is not None else {}
+    both = [case for case in have if case in before]
+    most = max(have.values(), default=0)
+    even = _usual(Counter(before.values()))
+    share = _usual_share(Counter((have[case], before[case]) for case in both))
+    if even is not None and both and (share is None or most == even):
+        wanted = dict.fromkeys(have, most)
+    elif share is not None:
+        wanted = {case: math.floor(share * before[case]) for case in both}
+    else:
+        usual = _usual(Counter(have.values()))
+        wanted = dict.fromkeys(have, usual) if usual is not None else {}
+    # A case that was decided is called no more, which the gate says by itself.
+    stopped = {*run.stopped, *(base.stopped if base is not None else ())}
+    return {case: lacks for case, n in wanted.items() if (lacks := n - have[case]) > 0 and case not in stopped}
+
+
+def _repeats_of(run: CaseSummary) -> dict[str, int]:
+    return {case: count for case, count in zip(run.ids, run.asked, strict=False) if count}
+
+
+def _usual_share(counts: Mapping[tuple[int, int], int]) -> Fraction | None:
+    shares: Counter[Fraction] = Counter()
+    for (now, before), count in counts.items():
+        shares[Fraction(now, before)] += count
+    return _usual(shares)
+
+
+def _usual(counts: Counter[_T]) -> _T | None:
+    """The value that more than half of all have; None if there is none."""
+    value, count = counts.most_common(1)[0] if counts else (None, 0)
+    return value if 2 * count > counts.total() else None

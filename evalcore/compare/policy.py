@@ -215,7 +215,8 @@ class Policy(Params):
 
     ``worse_cases`` "none" makes a case that fell beyond chance SUSPECT. ``on_worse`` "block" makes NO-GO of what is
     SUSPECT. ``as_recorded`` holds each case to its recorded answers, without any statistics. ``deterministic`` says
-    that equal answers are no copies.
+    that equal answers are no copies, ``uneven_repeats`` that cases of recorded outputs differ in their repeats on
+    purpose.
 
     What rests on the verdicts of judges is advisory as long as people have labelled fewer than ``minimum_labels`` of
     those of each such check, or the judge may err in more than ``judge_error`` of either verdict (``judges``
@@ -240,6 +241,7 @@ class Policy(Params):
     on_worse: Literal["inconclusive", "block"] = "inconclusive"
     as_recorded: bool = False
     deterministic: bool = False
+    uneven_repeats: bool = False
 
     @property
     def by_case(self) -> bool:

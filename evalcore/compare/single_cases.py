@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
-
-import msgspec
 
 from evalq.evalcore.compare.comparison import fisher
 from evalq.evalcore.compare.decision import Check, Decided, Quarantined, keep_from_go
@@ -19,8 +16,7 @@ from evalq.evalcore.compare.policy import CaseDemand, Gate, Policy, Quarantine
 from evalq.evalcore.compare.spending import SINGLE, Errors
 from evalq.evalcore.compare.summary import CaseSummary, RunCases, has_common_answers, with_unrecorded
 from evalq.evalcore.contract.measures import Measure, pass_measure
-from evalq.evalcore.errors import UsageError, WireError
-from evalq.evalcore.files import open_input
+from evalq.evalcore.errors import UsageError
 from evalq.evalcore.statistics.distributions import at_least, at_most
 from evalq.evalcore.statistics.mode_share import holm, rejected
 from evalq.evalcore.statistics.rates import exact_interval, pass_at_k, pass_hat_k
@@ -217,76 +213,7 @@ def enough_repeats(check: Check, run: CaseSummary, measure: Measure, minimum: in
     )
 
 
-# Missing answers by cause: those that the machinery lost, and those that the agent made unusable.
-
-_OWN = frozenset({"bad_output", "refused"})
-"""Kinds of failure that the agent caused: it answered, and nobody can use the answer."""
-
-
-class Causes(msgspec.Struct, frozen=True):
-    """{case: failed outputs} by cause: those that were ``lost`` on the way, and the agent's ``own`` failures."""
-
-    lost: dict[str, int] = {}
-    own: dict[str, int] = {}
-
-
-class _Attempt(msgspec.Struct):
-    kind: str = ""
-
-
-class _LossLine(msgspec.Struct):
-    case: str = ""
-    error: str | bool | None = ""
-    attempts: tuple[_Attempt, ...] | None = ()
-
-
-_decode = msgspec.json.Decoder(_LossLine).decode
-
-
-def causes_in(outputs: Path) -> Causes:
-    """The causes of failed outputs in a file of live ones. Raises WireError for a damaged line."""
-    causes = Causes()
-    with open_input(outputs) as lines:
-        for number, data in enumerate(lines, start=1):
-            try:
-                _count(_decode(data), causes)
-            except msgspec.DecodeError as error:
-                raise WireError(f"{outputs}:{number}: not a recorded output: {error}") from error
-    return causes
-
-
-def count_recorded(data: bytes, causes: Causes) -> None:
-    """Count a line of recorded outputs if its attempts say why it failed."""
-    # Without attempts no call lost it on the way: the recording itself has no answer.
-    if b'"attempts"' not in data or b'"error"' not in data:
-        return
-    with contextlib.suppress(msgspec.DecodeError):
-        if (line := _decode(data)).attempts:
-            _count(line, causes)
-
-
-def _count(line: _LossLine, causes: Causes) -> None:
-    if not line.error or not line.case:
-        return
-    # The last attempt is why there is no answer.
-    own = bool(line.attempts) and line.attempts[-1].kind in _OWN  # type: ignore[index]  # there are some
-    counts = causes.own if own else causes.lost
-    counts[line.case] = counts.get(line.case, 0) + 1
-
-
-def unusable_of(cases: CaseSummary, causes: Causes) -> dict[str, int]:
-    """{case: how many of its missing answers arrived, but were unusable}, by the known ``causes``.
-
-    An answer that was not lost on the way arrived. If judges decide, the judge's reply may be what is missing: then
-    count only failures that the agent surely caused.
-    """
-    unusable = {}
-    for case, missing in zip(cases.ids, cases.missing, strict=True):
-        lost = causes.lost.get(case, 0)
-        own = causes.own.get(case, 0) if cases.judged is not None else missing - lost
-        if (own := min(own, missing)) > 0:
-            unusable[case] = own
-    return unusable
+# Missing answers by cause.
 
 
 class _Slots(NamedTuple):
@@ -316,11 +243,21 @@ class _Lacking(NamedTuple):
         return permutation_p(_side(self.base), _side(self.cand))[0]
 
 
+SHORT = "as many repeats of each case"
+"""The demand of the check that some cases have fewer repeats than others, in a file of recorded outputs."""
+_SAID = 5
+Short = Mapping[str, int]
+"""{case: how many repeats fewer it has than the others}."""
+_Cause = Literal["lost", "own", "short"]
+
+
 LOSSES = "no more answers lost than in the baseline"
 """The demand of the check that evalq's machinery, a server or the network lost more than chance explains."""
 
 
-def missing_checks(policy: Policy, run: RunCases, partner: RunCases, errors: Errors) -> Iterator[Check]:
+def missing_checks(
+    policy: Policy, run: RunCases, partner: RunCases, errors: Errors, short: Short = MappingProxyType({})
+) -> Iterator[Check]:
     """A check for each cause of which the candidate lacks more answers than allowed, over the cases of ``partner``.
 
     An answer that the server, the network or a worker lost says nothing about the candidate, so it is never NO-GO. More
@@ -329,30 +266,53 @@ def missing_checks(policy: Policy, run: RunCases, partner: RunCases, errors: Err
     so many are INCONCLUSIVE by themselves.
 
     Unusable answers are NO-GO if an exact test shows more than in the baseline, else they are left to the demands.
+    Repeats that a case has ``short`` of others are like lost answers, since nobody knows why: failures that were left
+    out, or cases that were called no more. Their check names the cases.
     """
     # GATE, The question: add up all cases of a cause. Case by case, 4 losses here and 3 there would count as 3.
     allowed = policy.missing or 0
-    for own in (False, True):
-        lacking = _lacking(run, partner, own=own)
+    causes: tuple[_Cause, ...] = ("lost", "own", "short")
+    for cause in causes:
+        lacking, own = _lacking(run, partner, cause, short), cause == "own"
         if lacking.excess <= allowed + 1e-9:
             continue
         p = lacking.p_more()
         beyond = p <= errors.no_go
-        if not beyond and (own or policy.missing is None):
+        if not beyond and (own or (policy.missing is None and cause == "lost")):
             continue
         yield Check(
             run.called,
-            LOSSES if beyond and not own else f"at most {allowed} answers missing",
-            "critical",
+            _demand(cause, allowed, beyond=beyond),
+            "critical" if beyond or policy.missing is not None else "advisory",
             "NO-GO" if own else "INCONCLUSIVE",
-            _reason(lacking, allowed, own=own, beyond=beyond),
+            _short(lacking, short) if cause == "short" else _reason(lacking, allowed, own=own, beyond=beyond),
             value=sum(each.missing for each in lacking.cand),
-            cases=tuple(lacking.alone[:_SHOWN]),
+            cases=tuple(sorted(short) if cause == "short" else lacking.alone)[:_SHOWN],
             # Losses belong to no family of the candidate's errors: they cannot block.
             p_margin=p if own else None,
             evidence=sum(each.planned for each in lacking.cand),
             change=True,
         )
+
+
+def _demand(cause: _Cause, allowed: int, *, beyond: bool) -> str:
+    if cause == "short":
+        return SHORT
+    return LOSSES if beyond and cause == "lost" else f"at most {allowed} answers missing"
+
+
+def _short(lacking: _Lacking, short: Short) -> str:
+    shown = [
+        f"{case} ({slots.planned - slots.missing:,} of {slots.planned:,})"
+        for case, slots in zip(lacking.ids, lacking.cand, strict=True)
+        if case in short
+    ]
+    more = f" and {len(shown) - _SAID:,} more" if len(shown) > _SAID else ""
+    return (
+        f"{plural(len(short), 'case')} {'has' if len(short) == 1 else 'have'} fewer repeats than the others: "
+        f"{', '.join(shown[:_SAID])}{more}. If failures were left out, the candidate only looks good: a demand is GO "
+        "only if it holds with all of them. Record all repeats, or put `uneven_repeats: true` into the policy"
+    )
 
 
 def incomplete(run: RunCases) -> bool:
@@ -379,37 +339,49 @@ def _reason(lacking: _Lacking, allowed: int, *, own: bool, beyond: bool) -> str:
     return f"{counts}: too few to blame the candidate. Run again, or allow losses with `missing: {more}`"
 
 
-def _lacking(run: RunCases, partner: RunCases, *, own: bool) -> _Lacking:
+def _lacking(run: RunCases, partner: RunCases, cause: _Cause, short: Short) -> _Lacking:
     # No call loses recorded outputs on the way: the agent, or its owner, did not give them.
     recorded = not run.target and run.usage is None
-    ours, theirs = _table(partner.cases), _table(run.cases)
+    ours, theirs = _table(partner.cases, {}), _table(run.cases, short)
+    nothing = _Answers(0, 0, 0, 0)
     lacking = _Lacking([], [], [], [])
-    for case, (count, lost, unusable) in ours.items():
-        if not count and not lost and not unusable:
+    for case, base in ours.items():
+        if not any(base):
             continue
-        answered, lost_now, unusable_now = theirs.get(case, (0, 0, 0))
-        if not answered and not lost_now and not unusable_now:
-            lost_now, unusable_now = (0, count) if recorded else (count, 0)
-        pair = (unusable, unusable_now) if own else (lost, lost_now)
-        # Leave out answers with the other cause: here they count neither as lost nor as there.
-        before = count + pair[0]
-        now = answered + pair[1]
+        cand = theirs.get(case, nothing)
+        if not any(cand):
+            cand = cand._replace(**{"own" if recorded else "lost": base.answered})
+        pair = getattr(base, cause), getattr(cand, cause)
+        # Leave out answers with another cause: here they count neither as lost nor as there.
+        before = base.answered + pair[0]
+        now = cand.answered + pair[1]
         if before and now:
             lacking.ids.append(case)
             lacking.base.append(_Slots(before, pair[0]))
             lacking.cand.append(_Slots(now, pair[1]))
-            if not answered and pair[1]:
+            if not cand.answered and pair[1]:
                 lacking.alone.append(case)
     return lacking
 
 
-def _table(cases: CaseSummary) -> dict[str, tuple[int, int, int]]:
-    """{case: (answered, lost, unusable)}, answered by the measure with the most values."""
+class _Answers(NamedTuple):
+    """The answers of a case, and those that are missing by cause."""
+
+    answered: int
+    lost: int
+    own: int
+    short: int
+
+
+def _table(cases: CaseSummary, short: Short) -> dict[str, _Answers]:
+    """{case: its answers}, answered by the measure with the most values."""
     columns = [column.count for column in cases.columns.values()]
     table = {}
     for at, (case, missing) in enumerate(zip(cases.ids, cases.missing, strict=True)):
         unusable = min(missing, cases.unusable.get(case, 0))
-        table[case] = max((each[at] for each in columns), default=0), missing - unusable, unusable
+        lacking = short.get(case, 0)
+        answered = max((each[at] for each in columns), default=0)
+        table[case] = _Answers(answered, max(0, missing - unusable - lacking), unusable, lacking)
     return table
 
 

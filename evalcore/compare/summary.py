@@ -147,10 +147,11 @@ class CaseSummary(msgspec.Struct):
     planned because they were decided. ``judged`` says which numbers rest on judges. ``unrecorded`` cases should be
     there, but have no record.
 
-    ``specified`` has the digest of the input and checks of each case that the run asks, if the evaluator lists cases.
-    ``unusable`` says how many of a case's missing answers arrived, but were unusable. ``answers`` has digests of the
-    answers of some cases, by repeat; every run samples the same cases. ``bags`` has all answers of these cases, without
-    their order.
+    ``asked`` is how many repeats of each case have a record, or were left out between others; empty if records have no
+    repeats. ``specified`` has the digest of the input and checks of each case that the run asks, if the evaluator
+    lists cases. ``unusable`` says how many of a case's missing answers arrived, but were unusable. ``answers`` has
+    digests of the answers of some cases, by repeat; every run samples the same cases. ``bags`` has all answers of these
+    cases, without their order.
     """
 
     measures: list[Measure]
@@ -169,6 +170,7 @@ class CaseSummary(msgspec.Struct):
     unusable: dict[str, int] = {}
     answers: dict[str, dict[int, int]] = {}
     bags: dict[str, Bag] = {}
+    asked: list[int] = []
 
 
 def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSummary:
@@ -188,6 +190,7 @@ def of_cases(cases: CaseSummary, ids: Sequence[str], lacking: int = 0) -> CaseSu
             for name, each in cases.columns.items()
         },
         labels=[{} if at is None else cases.labels[at] for at in indices] if cases.labels else [],
+        asked=[lacking if at is None else cases.asked[at] for at in indices] if cases.asked else [],
         collapsed=sorted(set(cases.collapsed).intersection(ids)),
         specified={case: cases.specified[case] for case in ids if case in cases.specified},
         stopped=sorted(set(cases.stopped).intersection(ids)),
@@ -232,6 +235,11 @@ class _Case:
         self.sums: list[float] = [0] * (3 * measures)
         self.labels: Counter[str] | None = None
         self.repeats: dict[tuple[str, int], tuple[int, int]] = {}
+
+    @property
+    def asked(self) -> int:
+        """How many repeats have a record, answered or not."""
+        return sum((seen | lacking).bit_count() for seen, lacking in self.repeats.values())
 
     def repeated(self, repeat: int | None, source: str, *, answered: bool) -> bool:
         """Whether this repeat came before in the input called ``source``."""
@@ -329,6 +337,7 @@ class Summing:
         # Leave out only optional measures, so that a run without any answer has the other measures of its evaluator.
         empty = {each.name for each in self._measures if each.optional and not any(columns[each.name].count)}
         missing = [case.missing for case in cases]
+        asked = [case.asked for case in cases]
         labels = [dict(sorted((case.labels or {}).items())) for case in cases]
         return CaseSummary(
             [measure for measure in self._measures if measure.name not in empty],
@@ -344,6 +353,7 @@ class Summing:
             diverse=sorted(diverse),
             answers=self._sample.answers(),
             bags=self._sample.bags(),
+            asked=asked if any(asked) else [],
         )
 
 

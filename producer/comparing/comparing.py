@@ -8,7 +8,7 @@ import msgspec
 
 from evalq.evalcore.compare.comparison import Estimate, MeasureComparison, compare
 from evalq.evalcore.compare.decision import Check, Decided, GateDecision, PairedCases, Quarantined
-from evalq.evalcore.compare.eligibility import doubled, paired, same_answers
+from evalq.evalcore.compare.eligibility import doubled, paired, same_answers, with_short
 from evalq.evalcore.compare.summary import RunCases, RunUsage, common_answers
 from evalq.evalcore.contract.measures import Measure
 from evalq.evalcore.errors import UsageError
@@ -34,6 +34,7 @@ def compare_runs(
     # GATE, The question: with another input or other checks it is another case, even with the same id.
     pairing, twice = paired(cand, base), tuple(_twice(base, cand))
     base = pairing.partner
+    cand = with_short([cand], {cand.called: base})[0][0]
     known = {each.name for each in base.cases.measures}
     wanted = [each for each in cand.cases.measures if each.name in known and measure in ("", each.name)]
     if not wanted:

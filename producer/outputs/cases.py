@@ -13,8 +13,16 @@ from zlib import crc32
 
 import msgspec
 
-from evalq.evalcore.compare.counting import CaseCounter, call_number, fault_of, read_usage
-from evalq.evalcore.compare.single_cases import Causes, causes_in, count_recorded, unusable_of
+from evalq.evalcore.compare.counting import (
+    CaseCounter,
+    Causes,
+    call_number,
+    causes_in,
+    count_recorded,
+    fault_of,
+    read_usage,
+    unusable_of,
+)
 from evalq.evalcore.compare.summary import CASES_SCHEMA, RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.compare.single_cases import Causes
+from evalq.evalcore.compare.counting import Causes
 from evalq.evalcore.compare.summary import RunUsage, Took
 from evalq.evalcore.errors import Divergent, WireError
 from evalq.evalcore.model.canonical import pack, unpack

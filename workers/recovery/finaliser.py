@@ -23,8 +23,7 @@ from typing import IO, Any, BinaryIO
 import msgspec
 import redis
 
-from evalq.evalcore.compare.counting import CaseCounter
-from evalq.evalcore.compare.single_cases import unusable_of
+from evalq.evalcore.compare.counting import CaseCounter, unusable_of
 from evalq.evalcore.compare.summary import RunCases
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 import redis
 
-from evalq.evalcore.compare.counting import read_usage
-from evalq.evalcore.compare.single_cases import causes_in
+from evalq.evalcore.compare.counting import causes_in, read_usage
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import AlreadyRunning, Incomplete, WireError
 from evalq.evalcore.model.canonical import pack

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalq.evalcore.compare.counting import Causes, causes_in, count_recorded, unusable_of
 from evalq.evalcore.compare.decision import GateDecision
 from evalq.evalcore.compare.gate import decide
 from evalq.evalcore.compare.policy import Gate, Policy
-from evalq.evalcore.compare.single_cases import Causes, causes_in, count_recorded, unusable_of
 from evalq.evalcore.compare.summary import RunCases, RunUsage
 from evalq.evalcore.contract.measures import Judged
 from tests.unit.compare.made import passes, run_of

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 import evalq
-from evalq.evalcore.compare.counting import CaseCounter, left_out, usage_of
-from evalq.evalcore.compare.summary import RunUsage, Summing
+from evalq.evalcore.compare.counting import CaseCounter, usage_of
+from evalq.evalcore.compare.pairs import left_out, short_repeats
+from evalq.evalcore.compare.summary import CaseSummary, RunUsage, Summing
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.measures import Measure, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
@@ -295,6 +296,78 @@ def test_a_gate_does_not_pass_a_file_that_leaves_out_what_failed(here: Path, com
         assert command(*arguments, "--inline")[0] == 0
     assert command("gate", "all", "--policy", "policy.yaml")[0] == 0
     assert command("gate", "passed", "--baseline", "all", "--policy", "policy.yaml")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("base", "cand", "short"),
+    [
+        ([10] * 5, [10, 10, 10, 10, 7], {4: 3}),  # the last repeats of one case
+        ([10] * 5, [5] * 5, {}),  # all cases have fewer
+        ([10] * 5, [10, 10, 5, 5, 5], {2: 5, 3: 5, 4: 5}),  # of most cases, and not of all
+        ([5] * 5, [5, 5, 5, 5, 20], {}),  # one case has more
+        ([12] * 5, [9, 10, 7, 8, 6], {0: 1, 2: 3, 3: 2, 4: 4}),  # numbered anew, so that none has a gap
+        ([5, 5, 5, 20, 20], [5, 5, 5, 20, 10], {4: 10}),  # as uneven as the baseline, but for one
+        ([20, 20, 8, 4, 40], [5, 5, 2, 1, 8], {4: 2}),  # a quarter of the baseline's, but for one
+        ([3, 1, 4, 5, 9], [2, 6, 5, 3, 8], {}),  # cases of a log
+        (None, [10, 10, 10, 10, 7], {4: 3}),
+        (None, [3, 1, 4, 5, 9], {}),
+        ([10] * 5, [10, 10, 10, 10, 0], {}),  # absent, which counts by itself
+        ([10] * 5, [0] * 5, {}),
+        ([10], [7], {}),
+    ],
+)
+def test_a_case_with_fewer_repeats_than_the_others_lacks_some(
+    base: list[int] | None, cand: list[int], short: dict[int, int]
+) -> None:
+    """The baseline, or most cases, tell how many repeats a case should have; a case that was decided needs no more."""
+
+    def summed(repeats: list[int], stopped: list[str]) -> CaseSummary:
+        summing = Summing((Measure("pass_rate"),))
+        for case, count in enumerate(repeats):
+            for repeat in range(count):
+                summing.add(Observation(f"c{case}", (1.0,) if repeat % 2 else (), repeat), "one.jsonl")
+        return summing.summary(stopped=stopped)
+
+    wanted = {f"c{case}": count for case, count in short.items()}
+    before = summed(base, []) if base is not None else None
+    assert short_repeats(summed(cand, []), before) == wanted
+    assert short_repeats(summed(cand, list(wanted)), before) == {}
+
+
+def test_a_gate_does_not_pass_a_file_without_the_last_repeats_of_failing_cases(here: Path, command: Command) -> None:
+    """It names the cases. As recorded, too; a policy may say that repeats differ, and one repeat decides nothing."""
+    ids = [f"c{number}" for number in range(40)]
+    (here / "cases.yaml").write_text(
+        json.dumps({"cases": [{"id": case, "checks": [{"contains": "ok"}]} for case in ids]})
+    )
+    demand = "gates: [{metric: checks.pass_rate, max_drop: 0.05}]\n"
+    for name, more in (("policy", ""), ("uneven", "uneven_repeats: true\n"), ("missing", "missing: 0\n")):
+        (here / f"{name}.yaml").write_text(demand + more)
+    for run in ("base", "short", "one", "fewer"):
+        lines = [
+            {"case": case, "repeat": repeat, "output": f"ok {run} {number} {repeat}"}
+            for number, case in enumerate(ids)
+            for repeat in range(5 if run == "fewer" else 10)
+            if not (run == "short" and number % 4 == 0 and repeat > 6) and (run, number, repeat) != ("one", 0, 9)
+        ]
+        (here / f"{run}.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+        arguments = ("checks", "cases.yaml", "--outputs", f"{run}.jsonl", "--out", run, "--format", "none")
+        assert command(*arguments, "--inline")[0] == 0
+
+    def gate(run: str, policy: str = "policy", *more: str) -> tuple[int, str]:
+        code, out, _ = command("gate", run, "--baseline", "base", "--policy", f"{policy}.yaml", *more)
+        return code, out
+
+    code, out = gate("short")
+    assert code == 4
+    assert "10 cases have fewer repeats than the others: c0 (7 of 10), c12 (7 of 10), " in out
+    assert gate("short", "uneven")[0] == 0
+    assert gate("short", "policy", "--as-recorded")[0] == 4
+    code, out = gate("one")
+    assert code == 0, "it is GO even if that one had failed"
+    assert "1 case has fewer repeats than the others: c0 (9 of 10)" in out
+    assert gate("one", "missing")[0] == 4
+    assert gate("fewer")[0] == 0
 
 
 def test_what_calls_took_is_summed_over_all_outputs(tmp_path: Path) -> None:
