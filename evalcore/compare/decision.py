@@ -124,13 +124,14 @@ class PairedCases(msgspec.Struct, frozen=True):
 
     ``base`` and ``cand`` count the cases of each side. ``changed`` cases have another input or other checks. Only the
     baseline asks ``gone`` cases; only the candidate asks ``new`` cases. Each list has the first 20 cases, and a count
-    tells how many there are.
+    tells how many there are. ``partner`` is the id of the baseline's run.
     """
 
     run: str
     equal: int
     base: int
     cand: int
+    partner: str = ""
     changed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     new: tuple[str, ...] = ()

@@ -161,6 +161,7 @@ def paired(run: RunCases, partner: RunCases) -> Paired:
         len(equal),
         len(equal) + len(changed) + len(gone),
         len(every),
+        partner.run,
         tuple(changed[:_SHOWN]),
         tuple(gone[:_SHOWN]),
         tuple(new[:_SHOWN]),

@@ -59,8 +59,8 @@ class Baselines:
     def _keep_answers(self, path: Path, run: RunCases | None) -> None:
         folder = folder_of(run) if run is not None else None
         samples = samples_in(folder, None, passed=True) if folder is not None else {}
-        if samples:
-            write_atomic(path, encode_samples(samples[case] for case in sorted(samples)))
+        if run is not None and samples:
+            write_atomic(path, encode_samples(run.run, (samples[case] for case in sorted(samples))))
         else:  # those of another run must not pass for this one's
             path.unlink(missing_ok=True)
 

@@ -146,7 +146,7 @@ def _answers(outcome: DecisionOutcome) -> Iterator[Html]:
         return
     for run in outcome.runs:
         cases = [each.case for each in outcome.worst_first(run)][:_CASES]
-        yield from _side_by_side(cases, base_samples(outcome.baseline, run, cases), _of_run(run, cases, passed=False))
+        yield from _side_by_side(cases, outcome.base_samples(run, cases), _of_run(run, cases, passed=False))
 
 
 def _of_run(run: RunCases, cases: Collection[str], *, passed: bool) -> dict[str, SampleAnswer]:
@@ -155,7 +155,7 @@ def _of_run(run: RunCases, cases: Collection[str], *, passed: bool) -> dict[str,
 
 
 def _of_base(pair: ComparedRuns, cases: Sequence[str], *, passed: bool) -> dict[str, SampleAnswer]:
-    return _of_run(pair.base, cases, passed=passed) or base_samples(pair.base.named, pair.cand, cases)
+    return _of_run(pair.base, cases, passed=passed) or base_samples(pair.base.named, pair.base.run, pair.cand, cases)
 
 
 def _side_by_side(cases: Sequence[str], base: dict[str, SampleAnswer], cand: dict[str, SampleAnswer]) -> Iterator[Html]:

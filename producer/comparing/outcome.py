@@ -86,8 +86,14 @@ class DecisionOutcome(NamedTuple):
         if self.state == "kept" or folder is None or not cases:
             return []
         ours = samples_in(folder, cases, passed=False)
-        theirs = base_samples(self.baseline, run, cases)
+        theirs = self.base_samples(run, cases)
         return [(theirs.get(case), ours[case]) for case in cases if case in ours]
+
+    def base_samples(self, run: RunCases, cases: Sequence[str]) -> dict[str, SampleAnswer]:
+        """{case: an answer that passed} of the run that ``run`` was compared with."""
+        paired = self.decision.paired if self.decision is not None else ()
+        partner = next((each.partner for each in paired if each.run == run.called), "")
+        return base_samples(self.baseline, partner, run, cases)
 
     def named(self, run: RunCases) -> set[str]:
         """The cases of ``run`` that a blocking check names: all others may have failed by chance."""

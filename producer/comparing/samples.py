@@ -137,9 +137,16 @@ FOLDER = Path("evalq-baselines")
 SUFFIX = ".answers.jsonl"
 
 
-def encode_samples(samples: Iterable[SampleAnswer]) -> bytes:
-    """The file of a baseline's answers: as many as `KEPT_BYTES` have room for."""
-    lines, room = [], KEPT_BYTES
+class _OfRun(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line of such a file: the run that gave the answers."""
+
+    run: str
+
+
+def encode_samples(run: str, samples: Iterable[SampleAnswer]) -> bytes:
+    """The file of the answers of a baseline's ``run``: as many as `KEPT_BYTES` have room for."""
+    lines = [msgspec.json.encode(_OfRun(run)) + b"\n"]
+    room = KEPT_BYTES - len(lines[0])
     for sample in samples:
         line = msgspec.json.encode(sample) + b"\n"
         room -= len(line)
@@ -149,10 +156,16 @@ def encode_samples(samples: Iterable[SampleAnswer]) -> bytes:
     return b"".join(lines)
 
 
-def kept_samples(path: Path, cases: Sequence[str]) -> dict[str, SampleAnswer]:
-    """{case: the answer that the baseline in ``path`` keeps}; without the cases of which it keeps none."""
+def kept_samples(path: Path, run: str, cases: Sequence[str]) -> dict[str, SampleAnswer]:
+    """{case: the answer that the baseline in ``path`` keeps}; without the cases of which it keeps none.
+
+    Empty if the file has the answers of another run than ``run``: a server may have a later approved run, of which this
+    checkout has no file.
+    """
     found: dict[str, SampleAnswer] = {}
     with contextlib.suppress(EvalqError, OSError, msgspec.DecodeError, UnicodeDecodeError), open_input(path) as lines:
+        if msgspec.json.decode(next(lines, b""), type=_OfRun).run != run:
+            return {}
         for line in islice(lines, KEPT_BYTES):
             sample = msgspec.json.decode(line, type=SampleAnswer)
             if sample.case in cases:
@@ -161,20 +174,28 @@ def kept_samples(path: Path, cases: Sequence[str]) -> dict[str, SampleAnswer]:
 
 
 def folder_of(run: RunCases) -> RunFolder | None:
-    """The folder that ``run`` was named by, if it is here."""
+    """The folder that ``run`` was named by, if it is here.
+
+    A folder may have the name of a baseline, and be of another run.
+    """
     path = Path(run.named) if run.named else None
     with contextlib.suppress(EvalqError, OSError, ValueError):
-        return RunFolder.existing(path) if path is not None and path.is_dir() else None
+        folder = RunFolder.existing(path) if path is not None and path.is_dir() else None
+        return folder if folder is not None and folder.info().run == run.run else None
     return None
 
 
-def base_samples(baseline: str, run: RunCases, cases: Sequence[str]) -> dict[str, SampleAnswer]:
-    """{case: an answer that passed} of what ``run`` is compared with: a baseline's name, or a run folder."""
-    if not baseline:
+def base_samples(baseline: str, partner: str, run: RunCases, cases: Sequence[str]) -> dict[str, SampleAnswer]:
+    """{case: an answer that passed} of the run ``partner`` (its id), with which ``run`` was compared.
+
+    ``baseline`` is the baseline's name, or a run folder. Answers of any other run are not shown.
+    """
+    if not baseline or not partner:
         return {}
-    if (slot := _partner(FOLDER / baseline, run)) is not None:
-        return kept_samples(FOLDER / baseline / f"{slot}{SUFFIX}", cases)
-    folder = folder_of(msgspec.structs.replace(run, named=baseline))
+    for path in sorted((FOLDER / baseline).glob(f"*{SUFFIX}")):
+        if kept := kept_samples(path, partner, cases):
+            return kept
+    folder = folder_of(msgspec.structs.replace(run, named=baseline, run=partner))
     return samples_in(folder, cases, passed=True) if folder is not None else {}
 
 
@@ -183,13 +204,3 @@ def slot_of(run: RunCases) -> str:
     # Targets may have colons (llama3:8b), which not every file system allows in names.
     target = _UNSAFE.sub("-", run.target).replace(":", "~")
     return f"{run.called}@{target}" if target else run.called
-
-
-def _partner(folder: Path, run: RunCases) -> str | None:
-    """The slot in a baseline's ``folder`` that ``run`` is compared with: see `operands.partner`; None without one.
-
-    With several targets or names only the one of its own: another's answers are not what it is compared with.
-    """
-    slots = [path.name.removesuffix(".json") for path in folder.glob("*.json")]
-    alike = [slot for slot in slots if slot.partition("@")[0] in (run.called, run.evaluator)]
-    return alike[0] if len(alike) == 1 else slot_of(run) if slot_of(run) in alike else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from evalq.producer.comparing.samples import (
@@ -146,33 +145,37 @@ def test_forgetting_a_baseline_drops_its_answers(red: Path, command: Command) ->
 def test_a_baseline_keeps_a_bounded_file_and_reads_any(tmp_path: Path) -> None:
     """Whatever somebody made of it, a comment is written."""
     many = [SampleAnswer(f"c{n}", "x" * LONGEST) for n in range(5000)]
-    data = encode_samples(many)
+    data = encode_samples("r", many)
     assert 0 < len(data) <= KEPT_BYTES
     (tmp_path / "a").write_bytes(data)
-    assert kept_samples(tmp_path / "a", ["c3", "none"]) == {"c3": many[3]}
-    for odd in (b"", b"\xff\xfe", b"[1]\n", b'{"case": 3}\n', data + b"{"):
+    assert kept_samples(tmp_path / "a", "r", ["c3", "none"]) == {"c3": many[3]}
+    assert kept_samples(tmp_path / "a", "another", ["c3"]) == {}
+    for odd in (b"", b"\xff\xfe", b"[1]\n", b'{"case": 3}\n', b'{"run": "r"}\n[1]\n', data.partition(b"\n")[2]):
         (tmp_path / "a").write_bytes(odd)
-        kept_samples(tmp_path / "a", ["c3"])
-    assert kept_samples(tmp_path / "missing", ["c3"]) == {}
+        assert kept_samples(tmp_path / "a", "r", ["c3"]) == {}
+    (tmp_path / "a").write_bytes(data + b"{")
+    assert kept_samples(tmp_path / "a", "r", ["c3"]) == {"c3": many[3]}
+    assert kept_samples(tmp_path / "missing", "r", ["c3"]) == {}
 
 
-@pytest.mark.parametrize(
-    ("slots", "shown"),
-    [
-        (["checks"], "checks"),  # the suite's run has a name of its own
-        (["checks@gpt", "checks@llama"], ""),  # of two targets, neither is the candidate's
-        (["checks@gpt"], "checks@gpt"),  # one of another target is the only one
-        (["mine", "checks"], "mine"),
-        (["other"], ""),
-    ],
-)
-def test_the_answers_are_those_of_the_approved_run_that_is_compared(slots: list[str], shown: str, red: Path) -> None:
-    """Not those of another target, or of another run of the suite, under the same baseline."""
+def test_the_answers_are_those_of_the_run_that_is_compared(red: Path, command: Command) -> None:
+    """Not those of another run, which has the baseline's name, or was approved under it before or beside it."""
+    candidate = cases_of(RunFolder.existing(Path("runs/now")))
     folder = FOLDER / "several"
     folder.mkdir(parents=True)
-    for slot in slots:
-        (folder / f"{slot}.json").write_text("{}")
-        (folder / f"{slot}{SUFFIX}").write_bytes(encode_samples([SampleAnswer(WORSE, f"of {slot}")]))
-    run = msgspec.structs.replace(cases_of(RunFolder.existing(Path("runs/now"))), name="mine")
-    found = base_samples("several", run, [WORSE])
-    assert {case: each.answer for case, each in found.items()} == ({WORSE: f"of {shown}"} if shown else {})
+    for run in ("first", "second"):
+        (folder / f"checks@{run}{SUFFIX}").write_bytes(encode_samples(run, [SampleAnswer(WORSE, f"of {run}")]))
+    for partner in ("first", "second", "third", ""):
+        found = base_samples("several", partner, candidate, [WORSE])
+        wanted = {WORSE: f"of {partner}"} if partner in ("first", "second") else {}
+        assert {case: each.answer for case, each in found.items()} == wanted
+    # A server has a later run under this name, and the checkout still has the file of the run before.
+    kept = FOLDER / "main" / f"checks{SUFFIX}"
+    kept.write_bytes(encode_samples("the run before", [SampleAnswer(WORSE, "an old answer")]))
+    # A folder of another run has the baseline's name.
+    Path("main").symlink_to(Path("runs/now").resolve())
+    for name in ("comment.md", "page.html"):
+        command("gate", "runs/now", "--policy", "policy.yaml", "--baseline", "main", "-o", name)
+        text = (red / name).read_text()
+        assert "an old answer" not in text
+        assert "The baseline answered" not in text
