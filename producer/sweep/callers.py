@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from evalq.evalcore.errors import UsageError
@@ -13,10 +13,11 @@ from evalq.producer.monitor.command import command_began
 from evalq.producer.monitor.fleet import LONG_SECONDS, format_duration
 from evalq.producer.monitor.progress import Reporter
 from evalq.producer.run.backend import Backend
+from evalq.producer.sweep.head import changed_settings, warning_text
 from evalq.workers.callers.choices import known_facts, refuse_unknown, unreachable_reasons
 from evalq.workers.callers.target_sessions import target_facts
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, TargetFacts
-from evalq.workers.ledger.sweep_model import SETTINGS, SweepHeader
+from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS
 from evalq.workers.targets import NamedTarget, load_targets
@@ -68,8 +69,6 @@ class Callers:
 PATIENT_SECONDS = 3.0
 """How long a sweep may be without a calling process before a warning."""
 
-_START = "start one: evalq worker --calls N --targets FILE; or call from here: --calls N --targets FILE"
-
 
 class Warnings:
     """Warnings to the user of a sweep: named ones, each shown once, and ``lines`` with their own text."""
@@ -85,7 +84,7 @@ class Warnings:
         return name in self.due | self._shown
 
     def add(self, name: str) -> None:
-        """Make the named warning due, if it was not shown yet; the names are those in `show`."""
+        """Make the named warning due, if it was not shown yet; the names are those of `warning_text`."""
         self.due |= {name} - self._shown
 
     def wait_for(self, what: str) -> None:
@@ -96,17 +95,10 @@ class Warnings:
 
     def show(self, reporter: Reporter, target: str, *, here: bool) -> None:
         """Show all due warnings. ``here``: this command makes the calls, so it needs no worker."""
-        texts = {
-            "nobody": f"no process calls {target!r} yet ({_START})",
-            "differ": f"warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
-            "changed": f"warning: {target!r} has other settings than before; its outputs are of several settings",
-            "untold": f"warning: {target!r} reports no tokens for some answers; --max-cost takes the mean cost",
-            "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
-        }
         while self.lines:
             reporter.say(self.lines.pop(0))
         for name in sorted(self.due - ({"nobody"} if here else set())):
-            (reporter.waiting if name == "nobody" else reporter.warn)(texts[name])
+            (reporter.waiting if name == "nobody" else reporter.warn)(warning_text(name, target))
             self.due.discard(name)
             self._shown.add(name)
 
@@ -166,15 +158,6 @@ class CallingProcesses:
         return configs.pop()
 
 
-def changed_settings(header: SweepHeader, configs: Iterable[str]) -> str:
-    then, now = header.asked[SETTINGS], ", ".join(sorted(configs))
-    before = header.asked.get("extends", header.run)
-    return (
-        f"target {header.target!r} has other settings (digest {now}) than when {before} was asked "
-        f"({then}), and answers of two settings are never one run: put them back, or start a new sweep"
-    )
-
-
 # Problems of these processes with a sweep's target: which cannot call it and why, and which call takes long.
 
 _AGAIN_SECONDS = 60.0
@@ -218,7 +201,7 @@ class Health:
             self._waiting = False
             # Otherwise the next outage would not be shown for a minute.
             self._shown.pop("nobody", None)
-            yield f"again {time.monotonic()}", f"{target!r} is called again"
+            yield f"again {time.monotonic()}", warning_text("again", target)
         for caller in callers:
             known = known_facts(caller.targets, target)
             if known is not None and known.trouble:

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evalq.evalcore.errors import ConfigError, Incomplete, StorageError, UsageError, WireError
-from evalq.evalcore.model.calls import Output, Prompt, Spending
+from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import plural
 from evalq.producer.monitor.progress import ShownProgress, Watcher
 from evalq.producer.run.backend import CALLS_HERE, CALLS_MOST, Backend
-from evalq.producer.sweep.head import prompts_digest
+from evalq.producer.sweep.head import changed_settings, prompts_digest, warning_text
 from evalq.producer.sweep.intake import PAUSE_SECONDS, EarlyStopping, OutputIntake
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits, Talks
+from evalq.workers.ledger.sweep_model import EndedAttempts, ProcessTally
 from evalq.workers.processes.identity import unique_name
 from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.config import choose
@@ -37,6 +37,8 @@ SMALL_BYTES = 64 << 20
 """The largest file of outputs whose judges this process calls alone."""
 _TICK_SECONDS = 0.05
 _CACHE_SECONDS = 0.5
+_NO_CALL = -1
+"""In place of a call: its attempts gave no output."""
 
 
 def calls_alone(sweep: Sweep, backend: Backend) -> bool:
@@ -101,8 +103,6 @@ class DirectCalls:
         self._named = targets.named(sweep.header.target, priced=bool(sweep.live.max_cost))
         self._config = config_digest(self._named)
         if not sweep.header.may_call(self._config):
-            from evalq.producer.sweep.callers import changed_settings
-
             raise UsageError(changed_settings(sweep.header, [self._config]))
         self._hurried = hurried
         self._cache_file = sweep.live.cache
@@ -111,7 +111,7 @@ class DirectCalls:
         self._intake = OutputIntake(sweep, ledger, self._stopping, cache)
         self._lock = threading.Lock()
         self._targets = targets
-        self._holder = _Holder()
+        self._name, self._tally, self._wasted = unique_name(), ProcessTally(), 0
         self._warned = self._troubled = False
         self.warnings: list[str] = []
         """Lines for the user that were not shown yet."""
@@ -130,9 +130,7 @@ class DirectCalls:
         if prompts_digest(prompts)[1] != sweep.header.asked["prompts"]:
             raise WireError(f"{sweep.folder.path}: its prompts are not those it was begun with; start it anew")
         if recorded.config not in ("", self._config):
-            self.warnings.append(
-                f"warning: {sweep.header.target!r} has other settings than before; its outputs are of several settings"
-            )
+            self.warnings.append(warning_text("changed", sweep.header.target))
         self._take_known(watch)
         # Attempts that a dead process had in flight are lost.
         recorded.note_begun(recorded.begun, {}, {})
@@ -223,7 +221,7 @@ class DirectCalls:
             self.warnings.append(
                 f"waiting: {target!r} does not answer: {trouble}; calls are held, none is lost"
                 if trouble
-                else f"{target!r} is called again"
+                else warning_text("again", target)
             )
 
     @contextlib.contextmanager
@@ -237,8 +235,8 @@ class DirectCalls:
 
     def _note_unwritten(self) -> None:
         """The folder takes no more outputs: note in its reserved room how many were paid for and are gone."""
-        calls, holder, gone = self._calls, self._holder, self._calls.unrecorded
-        tallies = {holder.token: holder.tally(calls.wasted + sum(gone))}
+        calls, gone = self._calls, self._calls.unrecorded
+        tallies = self._tallies(calls.wasted + sum(gone))
         with contextlib.suppress(OSError):  # the disk itself may be gone
             self._sweep.recorded.note_stopped(self._before + calls.begun, tallies, {}, len(gone))
 
@@ -254,13 +252,12 @@ class DirectCalls:
             self._intake.record([result.output for result in results])
             # Only now: an interrupt may come at any line, and what is still there is recorded after it.
             for _ in results:
-                self._holder.count(calls.made.popleft().output)
+                output = calls.made.popleft().output
+                self._tally.count({output.call: EndedAttempts.of(output)})
+                self._tally.confirm([output.call])
         if self._sweep.live.max_cost and self._sweep.recorded.spending.unknown and not self._warned:
             self._warned = True
-            target = self._sweep.header.target
-            self.warnings.append(
-                f"warning: {target!r} reports no tokens for some answers; --max-cost takes the mean cost"
-            )
+            self.warnings.append(warning_text("untold", self._sweep.header.target))
         if self._intake.uncached:
             self.warnings.append(self._intake.uncached)
             self._intake.uncached = ""
@@ -280,11 +277,18 @@ class DirectCalls:
         them ended without an output.
         """
         with self._lock:
-            holder = self._holder
-            under_way = begun - holder.attempts - wasted
-            tallies = {holder.token: holder.tally(wasted)} if holder.attempts or wasted else {}
-            at = {holder.name: under_way} if under_way > 0 else {}
-            self._sweep.recorded.note_begun(self._before + begun, tallies, at)
+            tallies = self._tallies(wasted)
+            under_way = begun - self._tally.attempts
+            at = {self._name: under_way} if under_way > 0 else {}
+            self._sweep.recorded.note_begun(self._before + begun, tallies if self._tally.attempts else {}, at)
+
+    def _tallies(self, wasted: int) -> dict[str, str]:
+        """This process's tally, as the folder keeps it; ``wasted`` attempts in all ended without an output."""
+        if (more := wasted - self._wasted) > 0:
+            self._wasted = wasted
+            self._tally.count({_NO_CALL: EndedAttempts(more)})
+            self._tally.confirm([_NO_CALL])
+        return {self._tally.name: self._tally.sums()}
 
     def _drain(self) -> None:
         """Record what ends in the next moment; make no more calls."""
@@ -318,23 +322,3 @@ class _NoLedger:
 
     def halt(self, run: str, cases: Iterable[int], *, go: bool = False) -> None:
         """Nothing: the loop looks at the decided cases itself."""
-
-
-class _Holder:
-    """What this process made: attempts, outputs and cost, as processes tell a ledger (`ProcessTally`)."""
-
-    def __init__(self) -> None:
-        self.name = unique_name()
-        self.token = secrets.token_hex(6)
-        self.attempts = self._outputs = 0
-        self._spending = Spending()
-
-    def count(self, output: Output) -> None:
-        """Add an output that is recorded."""
-        self.attempts += len(output.attempts)
-        self._outputs += 1
-        self._spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
-
-    def tally(self, wasted: int) -> str:
-        """As a ledger keeps it, by ``token``; ``wasted`` attempts ended without an output."""
-        return f"{self._outputs + wasted} {self.attempts + wasted} {self._outputs} {self._spending.total!r}"

@@ -205,3 +205,31 @@ def remove(folder: Path, *names: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+# Messages about a target that its sweeps share, whoever makes their calls.
+
+_START = "start one: evalq worker --calls N --targets FILE; or call from here: --calls N --targets FILE"
+_WARNINGS = {
+    "nobody": "no process calls {target!r} yet (" + _START + ")",
+    "differ": "warning: the fleet's targets files differ in {target!r}; its outputs are of several settings",
+    "changed": "warning: {target!r} has other settings than before; its outputs are of several settings",
+    "untold": "warning: {target!r} reports no tokens for some answers; --max-cost takes the mean cost",
+    "elsewhere": "warning: another producer drove this sweep; what only its folder has is called again",
+    "again": "{target!r} is called again",
+}
+
+
+def warning_text(name: str, target: str) -> str:
+    """The message called ``name`` about ``target``."""
+    return _WARNINGS[name].format(target=target)
+
+
+def changed_settings(header: SweepHeader, configs: Iterable[str]) -> str:
+    """Why no process may call a target that has the settings ``configs`` now."""
+    then, now = header.asked[SETTINGS], ", ".join(sorted(configs))
+    before = header.asked.get("extends", header.run)
+    return (
+        f"target {header.target!r} has other settings (digest {now}) than when {before} was asked "
+        f"({then}), and answers of two settings are never one run: put them back, or start a new sweep"
+    )

@@ -7,21 +7,20 @@ would cost nearly as much as the call.
 
 from __future__ import annotations
 
-import secrets
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import redis
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.calls import Output, Prompt, Spending
+from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import pack, unpack
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SHARED, SweepKeys, decode_names, reading
 from evalq.workers.ledger.scripts import SWEEPS, Scripts
-from evalq.workers.ledger.sweep_model import Result, SweepHeader
+from evalq.workers.ledger.sweep_model import EndedAttempts, ProcessTally, Result, SweepHeader
 from evalq.workers.settings import Settings
 
 _MOST_TALLIES = 1000
@@ -157,7 +156,7 @@ class CallLedger(Scripts):
         tally = self._tally(run, holder)
         # The tally counted a resent result when it was recorded first.
         ended = {
-            result.output.call: _ended_attempts(result.output, fatal=bool(result.fatal))
+            result.output.call: EndedAttempts.of(result.output, fatal=bool(result.fatal))
             for result in results
             if not result.resent
         }
@@ -181,10 +180,6 @@ class CallLedger(Scripts):
             tally = self._tallies.get((run, holder)) or ProcessTally()
             _keep(self._tallies, (run, holder), tally)
             return tally
-
-
-def _ended_attempts(output: Output, *, fatal: bool) -> EndedAttempts:
-    return EndedAttempts(len(output.attempts), int(not fatal), output.cost, output.cost_unknown)
 
 
 def judge_sweep_id(run: str, name: str) -> str:
@@ -211,57 +206,3 @@ def unpack_wire(data: bytes) -> bytes:
         return unpack(data, MAX_WIRE_BYTES)
     except WireError as error:
         raise WireError(f"a prompt or an output is not what evalq writes: {error}") from error
-
-
-# -- a process's tally of one sweep: it reports the whole sum again and again, so no server can lose it ---
-
-
-class EndedAttempts(NamedTuple):
-    """Attempts of a call that ended, their outputs (0 or 1) and their cost.
-
-    ``unpriced``: the target answered, and the cost is unknown.
-    """
-
-    attempts: int
-    outputs: int = 0
-    cost: float = 0.0
-    unpriced: bool = False
-
-
-class ProcessTally:
-    """Attempts, outputs and cost so far, numbered by changes: of two reported tallies, the later one counts.
-
-    A ledger that adds up events counts some twice when a reply is lost, and loses some when a lagging replica is
-    promoted. A sum that its only writer always reports as a whole has neither problem.
-    """
-
-    def __init__(self) -> None:
-        # A unique name: the numbers of a new tally start at 1, and would look older than those of the one before.
-        self._name = secrets.token_hex(6)
-        self._number = self._attempts = self._outputs = 0
-        self._spending = Spending()
-        self._unconfirmed: set[int] = set()
-        self._lock = threading.Lock()
-
-    def count(self, ended: Mapping[int, EndedAttempts]) -> None:
-        """Add the ended attempts of calls; a call that was counted and not confirmed since counts once."""
-        with self._lock:
-            # A commit that is retried after a lost reply brings the same calls: they are in the sum already.
-            for call in ended.keys() - self._unconfirmed:
-                self._attempts += ended[call].attempts
-                self._outputs += ended[call].outputs
-                self._spending.add(ended[call].cost, unknown=ended[call].unpriced)
-                self._unconfirmed.add(call)
-                self._number += 1
-
-    def confirm(self, calls: Iterable[int]) -> None:
-        """Note that the ledger has these calls: if they are made again, that counts."""
-        with self._lock:
-            self._unconfirmed.difference_update(calls)
-
-    def wire(self) -> str:
-        """The tally as the ledger stores it, "name number sums"; empty before the first call."""
-        with self._lock:
-            # All digits (!r): the script takes differences of such sums, and rounding errors would add up.
-            sums = f"{self._attempts} {self._outputs} {self._spending.total!r}"
-            return f"{self._name} {self._number} {sums}" if self._number else ""

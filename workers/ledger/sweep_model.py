@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import secrets
+import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.calls import Output
+from evalq.evalcore.model.calls import Output, Spending
 from evalq.evalcore.model.canonical import pack
 from evalq.workers.ledger.progress import state_of
 
@@ -224,3 +226,66 @@ def counters(label: str, took: Mapping[str, float]) -> Iterator[str | int]:
     # Whole microseconds: HINCRBY adds them exactly in any order, HINCRBYFLOAT would not.
     for name, seconds in took.items():
         yield from (f"{name} {label} {bucket(seconds)}", 1, f"{name} {label} sum", round(seconds * 1_000_000))
+
+
+# A process's tally of one sweep: it reports the whole sum again and again, so no server can lose it.
+
+
+class EndedAttempts(NamedTuple):
+    """Attempts of a call that ended, their outputs (0 or 1) and their cost.
+
+    ``unpriced``: the target answered, and the cost is unknown.
+    """
+
+    attempts: int
+    outputs: int = 0
+    cost: float = 0.0
+    unpriced: bool = False
+
+    @classmethod
+    def of(cls, output: Output, *, fatal: bool = False) -> EndedAttempts:
+        """The attempts of an output; a ``fatal`` one is no output of its case."""
+        return cls(len(output.attempts), int(not fatal), output.cost, output.cost_unknown)
+
+
+class ProcessTally:
+    """Attempts, outputs and cost so far, numbered by changes: of two reported tallies, the later one counts.
+
+    A ledger that adds up events counts some twice when a reply is lost, and loses some when a lagging replica is
+    promoted. A sum that its only writer always reports as a whole has neither problem.
+    """
+
+    def __init__(self) -> None:
+        # A unique name: the numbers of a new tally start at 1, and would look older than those of the one before.
+        self.name = secrets.token_hex(6)
+        self.attempts = 0
+        self._number = self._outputs = 0
+        self._spending = Spending()
+        self._unconfirmed: set[int] = set()
+        self._lock = threading.Lock()
+
+    def count(self, ended: Mapping[int, EndedAttempts]) -> None:
+        """Add the ended attempts of calls; a call that was counted and not confirmed since counts once."""
+        with self._lock:
+            # A commit that is retried after a lost reply brings the same calls: they are in the sum already.
+            for call in ended.keys() - self._unconfirmed:
+                self.attempts += ended[call].attempts
+                self._outputs += ended[call].outputs
+                self._spending.add(ended[call].cost, unknown=ended[call].unpriced)
+                self._unconfirmed.add(call)
+                self._number += 1
+
+    def confirm(self, calls: Iterable[int]) -> None:
+        """Note that the ledger has these calls: if they are made again, that counts."""
+        with self._lock:
+            self._unconfirmed.difference_update(calls)
+
+    def sums(self) -> str:
+        """The tally as ledger and folder keep it under its name: "number attempts outputs cost"."""
+        with self._lock:
+            # All digits (!r): the script takes differences of such sums, and rounding errors would add up.
+            return f"{self._number} {self.attempts} {self._outputs} {self._spending.total!r}"
+
+    def wire(self) -> str:
+        """The tally as it is sent, "name number attempts outputs cost"; empty before the first call."""
+        return f"{self.name} {self.sums()}" if self._number else ""

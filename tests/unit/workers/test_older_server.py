@@ -9,9 +9,8 @@ import pytest
 
 from evalq.evalcore.model.calls import Attempt, Output, Prompt
 from evalq.evalcore.version import code_version
-from evalq.workers.ledger.calls import EndedAttempts, ProcessTally
 from evalq.workers.ledger.keys import SweepKeys
-from evalq.workers.ledger.sweep_model import FolderCounts, Result, SweepHeader, SweepStatus
+from evalq.workers.ledger.sweep_model import EndedAttempts, FolderCounts, ProcessTally, Result, SweepHeader, SweepStatus
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.settings import Settings
 from tests.integration.harness import PATIENCE, Server, running_server, wait_until
