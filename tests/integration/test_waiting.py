@@ -202,8 +202,9 @@ def test_a_worker_is_not_loud_about_a_server_that_takes_no_writes(server: Server
     ear.hears("is back after")
     worker.send_signal(signal.SIGTERM)
     worker.wait(timeout=PATIENCE)
-    tries = [line for _, line in ear.lines if "Cannot connect" in line]
-    assert 1 <= len(tries) <= 2 + lasted / AGAIN_SECONDS, tries
+    # How Celery words it depends on its version, and on redis-py's: it fails as it connects, or just after that.
+    tries = [line for _, line in ear.lines if "Cannot connect" in line or "Connection to broker lost" in line]
+    assert 1 <= len(tries) <= 3 + 2 * lasted / AGAIN_SECONDS, tries
     assert "Traceback" not in ear.text
 
 

@@ -47,7 +47,7 @@ class Broker:
     def _send(self, queue: str, hints: Mapping[str, Hint]) -> None:
         from evalq.workers.broker.transport import queue_of
 
-        with self._app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=256):
+        with self._app.producer_pool.acquire(block=True) as producer:
             to = queue_of(queue, self._settings)  # by name, because the queue may be that of another code version
             for task_id, hint in hints.items():
                 # No retry by Celery: it is unknown how much of a failed batch was sent, and recovery finds lost chunks.

@@ -87,9 +87,12 @@ def _usable(connection: Any) -> dict[str, str]:
 
 def _primary(connection: Any) -> None:
     """The same, and refuse a replica. Not at each connection: a former primary may become it again, and workers must
-    notice that at once. Raises ReadOnlyError.
+    notice that at once. Raises ReadOnlyError, MasterDownError.
     """
     if _usable(connection).get("role", "master") != "master":
+        # A replica that has lost its primary refuses this: it may become the primary soon.
+        connection.send_command("PING")
+        connection.read_response()
         raise redis.ReadOnlyError("evalq needs its primary")
 
 
