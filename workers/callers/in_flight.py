@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import redis
@@ -14,6 +14,7 @@ import redis
 from evalq.evalcore.errors import BrokerUnreachable, WireError
 from evalq.evalcore.model.calls import Attempt, Prompt
 from evalq.workers.callers.dialogue import Dialogue
+from evalq.workers.callers.lanes import Lanes
 from evalq.workers.callers.outcomes import call_of, reached_nobody, recorded_attempts, result_of
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
@@ -28,7 +29,10 @@ _RETRY_SECONDS = 0.5
 
 
 class InFlightCalls:
-    """Calls from claim to record. ``wake`` is set whenever one ends; ``lanes`` bounds the calls in flight."""
+    """Calls from claim to record. ``wake`` is set whenever one ends; ``lanes`` bounds the calls in flight.
+
+    While ``held_back``, ``wake`` is set when a call gets its lane, too: then another one may be claimed.
+    """
 
     def __init__(
         self,
@@ -36,7 +40,7 @@ class InFlightCalls:
         holder: str,
         session: TargetSession,
         calls: CallLedger,
-        lanes: asyncio.Semaphore,
+        lanes: Lanes,
         wake: asyncio.Event,
     ) -> None:
         self._header = header
@@ -44,6 +48,9 @@ class InFlightCalls:
         self._session = session
         self._calls = calls
         self._lanes = lanes
+        self._path = (header.run,)
+        self._calling = 0
+        self.held_back = False
         self._wake = wake
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._begun: dict[int, float] = {}
@@ -72,6 +79,11 @@ class InFlightCalls:
     def active(self) -> int:
         """The number of calls that run or wait for their turn, without those that pause before a retry."""
         return len(self._tasks) - self._resting
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for their turn: for the target's pace, or for a lane."""
+        return self.active - self._calling
 
     @property
     def oldest(self) -> tuple[str, float] | None:
@@ -238,7 +250,7 @@ class InFlightCalls:
 
         self._queued.add(task)
         try:
-            return await attempt(caller, pacer, request, may_begin, self._lanes)
+            return await attempt(caller, pacer, request, may_begin, self._lane())
         except asyncio.CancelledError:
             # withdraw() cancels only waiting calls: any other cancellation is meant for the call itself.
             if task is None or task not in self._queued:
@@ -247,6 +259,17 @@ class InFlightCalls:
             return None
         finally:
             self._queued.discard(task)
+
+    @contextlib.asynccontextmanager
+    async def _lane(self) -> AsyncIterator[None]:
+        async with self._lanes.lane(self._path):
+            self._calling += 1
+            if self.held_back:
+                self._wake.set()
+            try:
+                yield
+            finally:
+                self._calling -= 1
 
     async def _note_attempt(self, call: int) -> bool:
         """Note in the ledger that an attempt begins, before it is paid; False if this process may not make it."""

@@ -20,6 +20,7 @@ from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, Wi
 from evalq.evalcore.version import code_version
 from evalq.workers.callers.choices import UnreachableTargets, unreachable_reasons
 from evalq.workers.callers.in_flight import InFlightCalls
+from evalq.workers.callers.lanes import Lanes
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
@@ -79,9 +80,11 @@ class _CallingProcess:
         self._sessions = TargetSessions(load_targets(settings.targets), self._calls.client)
         self._unreachable = UnreachableTargets(settings.down_seconds)
         self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
-        self._lanes = asyncio.Semaphore(settings.calls)
+        self._lanes = Lanes(settings.calls)
+        self._free = 0
         self._in_flight: dict[str, InFlightCalls] = {}
         self._listed_at: dict[str, float] = {}
+        self._claimed_at: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
 
@@ -125,13 +128,16 @@ class _CallingProcess:
             for run in [run for run in self._in_flight if run not in known]:
                 state, _ = await self._claim_calls(run, 0)  # to keep the calls in flight
                 await self._withdraw(run, state)
-            self._listed_at = {run: at for run, at in self._listed_at.items() if run in self._in_flight or run in known}
+            for times in (self._listed_at, self._claimed_at):
+                for run in times.keys() - self._in_flight.keys() - known:
+                    del times[run]
             full = True
             await self._sessions.keep({header.target for header in mine} | {e.target for e in self._in_flight.values()})
             self._unreachable.keep(header.run for header in mine)
+            self._free = self._lanes.free
             for header in mine:
                 # At least one for each sweep: the lanes bound all of them together.
-                full = await self._claim(header, max(1, self._settings.calls // len(mine))) and full
+                full = await self._claim(header, max(1, self._lanes.total // len(mine))) and full
         except (redis.RedisError, OSError) as error:
             self._complaint.report(error)
             return 1.0
@@ -140,7 +146,11 @@ class _CallingProcess:
         return self._timings.beat if full and mine else self._timings.call_poll
 
     async def _claim(self, header: SweepHeader, share: int) -> bool:
-        """Claim and start calls of a sweep; returns whether they use up its share."""
+        """Claim and start calls of a sweep; returns whether it has as many as it may have.
+
+        ``share`` calls may wait for their turn, and one more for each free lane: calls that wait for a slow target's
+        pace need no lane, and must not keep other targets from theirs.
+        """
         in_flight = self._in_flight.get(header.run)
         session = self._sessions.ready(header.target)
         if session is None or not header.may_call(session.config):
@@ -150,12 +160,20 @@ class _CallingProcess:
             await self._give_up(header)
         if session.fault and in_flight is None and not due:
             return False
-        most, refusals = share, 0
+        total, waiting = self._lanes.total, share + max(0, self._free)
+        most, refusals = min(total, waiting), 0
         if in_flight is not None:
+            room, refusals = total - in_flight.active, in_flight.refusals
+            most = max(0, min(room, waiting - in_flight.waiting))
+            in_flight.held_back = most < room
             # A fatal failure that is not recorded yet stops the sweep, too.
-            most, refusals = 0 if in_flight.refused else max(0, share - in_flight.active), in_flight.refusals
+            most = 0 if in_flight.refused else most
+            asked = time.monotonic() - self._claimed_at.get(header.run, -inf)
+            if most == 0 and not in_flight.refused and asked < self._timings.call_poll:
+                return True  # each claim costs the other sweeps time
         most = session.room(most)
         state, calls = await self._claim_calls(header.run, most)
+        self._free -= len(calls)
         if in_flight is None and not calls:
             return False
         if in_flight is None:
@@ -181,6 +199,7 @@ class _CallingProcess:
         the ledger was restored to an older state, that happens at once.
         """
         in_flight, now = self._in_flight.get(run), time.monotonic()
+        self._claimed_at[run] = now
         mine: dict[int, int] | None = None
         recent: list[int] = []
         if now - self._listed_at.get(run, -inf) >= self._timings.call_names:

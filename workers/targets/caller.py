@@ -202,9 +202,9 @@ async def attempt(
     pacer: Pacer,
     call: Call,
     wanted: Callable[[], Awaitable[bool]] | None = None,
-    slots: asyncio.Semaphore | None = None,
+    slot: contextlib.AbstractAsyncContextManager[object] | None = None,
 ) -> Answered | Failure | None:
-    """Wait until the fleet's pace allows a call, and for one of the ``slots``; then make one call.
+    """Wait until the fleet's pace allows a call, and then for its ``slot``; then make one call.
 
     Ask ``wanted`` last. If the call is not wanted any more, make none and return None. Raises BrokerUnreachable if the
     server that paces is lost.
@@ -213,7 +213,7 @@ async def attempt(
     result: Answered | Failure | None = None
     try:
         # Take a slot after the pace: a slot that waits for a slow target would be lost to all other targets.
-        async with slots or contextlib.nullcontext():
+        async with slot or contextlib.nullcontext():
             if wanted is None or await wanted():
                 result = await caller.call(call)
     # Settle however it ends, also if cancelled: otherwise the grant would count as in flight from then on.

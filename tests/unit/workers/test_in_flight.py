@@ -14,6 +14,7 @@ import pytest
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.version import code_version
 from evalq.workers.callers.in_flight import InFlightCalls
+from evalq.workers.callers.lanes import Lanes
 from evalq.workers.callers.target_sessions import TargetSessions
 from evalq.workers.ledger.sweep_model import SweepHeader
 from evalq.workers.ledger.sweeps import SweepLedger
@@ -37,7 +38,7 @@ def test_a_call_that_is_being_made_is_not_made_twice(server: Server, tmp_path: P
 
     async def taken_twice(file: Path) -> None:
         async with TargetSessions(load_targets(file), server.client) as sessions:
-            units = InFlightCalls(header, "p", await sessions.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+            units = InFlightCalls(header, "p", await sessions.open("t"), calls, Lanes(5), asyncio.Event())
             units.prompts[0] = Prompt("c", "a", "q")
             for _ in range(2):
                 server.client.flushall()
@@ -68,7 +69,7 @@ def test_the_call_that_was_begun_first_is_known(server: Server, tmp_path: Path) 
 
     async def seen(agent: Agent, file: Path) -> None:
         async with TargetSessions(load_targets(file), server.client) as sessions:
-            units = InFlightCalls(header, "p", await sessions.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+            units = InFlightCalls(header, "p", await sessions.open("t"), calls, Lanes(5), asyncio.Event())
             assert units.oldest is None
             units.prompts.update({0: Prompt("first", "a", "q"), 1: Prompt("second", "a", "q")})
             for call in (0, 1):
@@ -114,7 +115,7 @@ def test_a_process_that_leaves_while_it_records_counts_its_answers_once(server: 
 
     async def leaves(file: Path) -> None:
         async with TargetSessions(load_targets(file), server.client) as sessions:
-            units = InFlightCalls(header, "p", await sessions.open("t"), calls, asyncio.Semaphore(5), asyncio.Event())
+            units = InFlightCalls(header, "p", await sessions.open("t"), calls, Lanes(5), asyncio.Event())
             units.prompts[0] = Prompt("c", "a", "q")
             units.start(calls.claim("r", "p", 5, 600)[1])
             await asyncio.to_thread(calls.recorded.wait, PATIENCE)
