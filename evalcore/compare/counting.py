@@ -22,7 +22,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, InputResult, Measures, 
 from evalq.evalcore.contract.measures import Measure, Number, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.calls import Attempt, count_served
+from evalq.evalcore.model.calls import BY_USER, Attempt, count_served, count_user, user_facts
 from evalq.evalcore.model.canonical import Json, as_written, canonical_json, digest
 from evalq.evalcore.model.lines import Lines, with_markers
 from evalq.evalcore.model.manifest import input_of
@@ -282,6 +282,7 @@ class _UsageLine(msgspec.Struct):
     error: str = ""
     attempts: tuple[Attempt, ...] = ()
     seconds: float | None = None
+    user: Any = None
 
 
 _USAGE_KEYS = ("usage.seconds", "usage.cost", "usage.prompt_tokens", "usage.completion_tokens")
@@ -310,6 +311,7 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
     seconds, count, errors, attempts, cost, prompt, completion = array("d"), 0, 0, 0, 0.0, 0, 0
     configs: set[str] = set()
     served: dict[str, int] = {}
+    users: dict[str, int] = {}
     taking, unknown = Taking(_USAGE_KEYS), dict.fromkeys(("seconds", *_CALL_KEYS), 0)
     sample: list[int] = []  # a heap of the smallest numbers, negated so that the largest of them is its root
     with open_input(outputs) as lines:
@@ -326,6 +328,9 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
                 heapq.heapreplace(sample, number)
             count += 1
             errors += bool(line.error)
+            if (user := user_facts(line.user)) is not None:
+                count_user(users, user, line.attempts)
+            line.attempts = tuple([attempt for attempt in line.attempts if attempt.by != BY_USER])
             attempts += len(line.attempts)
             count_served(served, line.attempts)
             answered = [attempt for attempt in line.attempts if not attempt.kind]
@@ -349,7 +354,7 @@ def read_usage(outputs: Path) -> tuple[RunUsage, dict[str, Took]]:
         sorted(-number for number in sample),
         {name: mean for name, mean in each.items() if mean is not None},
         {name: outputs for name, outputs in unknown.items() if outputs},
-        served,
+        served, users,
     )  # fmt: skip
     return usage, took
 
@@ -361,6 +366,8 @@ def usage_results(usage: RunUsage) -> dict[str, Json]:
     for holder in ("each", "seconds"):
         keys = [name for above, *name in named if above == holder and name]
         results[holder] = {**{name: None for (name,) in keys}, **results[holder]}
+    if not usage.users:
+        del results["users"]
     return {**results, **{name: None for name in _CALL_KEYS if not results[name] and results["each"][name] is None}}
 
 

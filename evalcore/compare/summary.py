@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from evalq.evalcore.contract.measures import Judged, Measure, Number, Observation
-from evalq.evalcore.model.calls import Lineage, replaced_model
+from evalq.evalcore.model.calls import Lineage, replaced_model, replaced_user
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.state import Omission
 from evalq.evalcore.statistics.quantiles import Quantiles
@@ -474,7 +474,8 @@ class RunUsage(msgspec.Struct, frozen=True):
     ``config`` is the digest of the target's settings, empty if there are several. ``sample`` has numbers of some
     answers: if a run took answers from another run's cache, their samples overlap. ``each`` has means over the outputs
     that have a number: {"seconds": 1.9, "cost": 0.01, "prompt_tokens": 312.5}. ``untold`` counts answered outputs
-    without a number: {"cost": 3}. ``served`` counts the answers by the model that gave them (`Served.label`).
+    without a number: {"cost": 3}. ``served`` counts the answers by the model that gave them (`Served.label`), and
+    ``users`` by the target that simulated their user (`UserFacts.label`), whose calls are in no other number.
     """
 
     outputs: int = 0
@@ -489,6 +490,7 @@ class RunUsage(msgspec.Struct, frozen=True):
     each: dict[str, float] = {}
     untold: dict[str, int] = {}
     served: dict[str, int] = {}
+    users: dict[str, int] = {}
 
     @property
     def cost_each(self) -> float | None:
@@ -538,9 +540,12 @@ class RunCases(msgspec.Struct, kw_only=True):
     named: str = ""
 
     def other_model(self, base: RunCases) -> str:
-        """How the models that served this run and ``base`` differ, as a sentence; empty if they do not, or unknown."""
-        before, now = (run.usage.served if run.usage is not None else {} for run in (base, self))
-        return replaced_model(before, now)
+        """How the models that served this run and ``base`` differ, and their simulated users, in a sentence each; empty
+        if they do not, or unknown.
+        """
+        before, now = base.usage or RunUsage(), self.usage or RunUsage()
+        model, user = replaced_model(before.served, now.served), replaced_user(before.users, now.users)
+        return " ".join(filter(None, (model, user)))
 
     @property
     def shown(self) -> str:

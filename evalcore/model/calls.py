@@ -32,10 +32,29 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 _Real = Annotated[float, msgspec.Meta(ge=0)]
 
 
+STOP = "###STOP###"
+"""The text by which a simulated user ends a conversation, unless the case names another one."""
+BY_USER = "user"
+"""Who made an attempt that was a call of the simulated user, and not of the agent."""
+
+
+class SimulatedUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whom a case's simulated user plays and what for, the text that ends the conversation, and how often it speaks.
+
+    An input that ends with the user counts as the first time.
+    """
+
+    persona: str = ""
+    goal: str = ""
+    stop: str = STOP
+    max_turns: int = 10
+
+
 class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One case's question to an agent. A chat has ``messages``, and ``text`` is their JSON.
 
     ``turns`` are what the user says after each answer. ``tool_results`` are the case's answers to calls of tools.
+    ``user`` is in place of turns; a ``text`` that is empty then leaves the first word to it.
     """
 
     case: str
@@ -44,6 +63,7 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     messages: tuple[dict[str, Any], ...] = ()
     turns: tuple[str, ...] = ()
     tool_results: tuple[dict[str, Any], ...] = ()
+    user: SimulatedUser | None = None
 
     @property
     def digest(self) -> str:
@@ -52,6 +72,8 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         text = f"{self.agent}\0{self.text}" + ("\0chat" if self.messages else "")
         if self.turns or self.tool_results:
             text += f"\0{canonical_json([list(self.turns), list(self.tool_results)]).decode()}"
+        if self.user is not None:
+            text += f"\0{canonical_json(msgspec.structs.asdict(self.user)).decode()}"
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -99,7 +121,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     ``reason`` says why it failed, and which parts of its reply evalq did not believe or cut out. ``cut`` is how often
     evalq replaced something that may be secret, such as a key, by ``***``. ``prompt_tokens`` count cached ones and
-    ``completion_tokens`` reasoning ones, too (`Tokens`).
+    ``completion_tokens`` reasoning ones, too (`Tokens`). ``by`` is `BY_USER` for a call of the simulated user.
     """
 
     kind: str = ""
@@ -116,6 +138,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     reasoning_tokens: _Count | None = None
     first_token_seconds: _Real | None = None
     served: Served = Served()
+    by: str = ""
 
     @property
     def tokens(self) -> Tokens:
@@ -132,9 +155,10 @@ _NOT_THERE = msgspec.Raw(b"null")
 class Doings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an answer is beside its output, as keys of its line: the conversation, tool calls and how it ended.
 
-    ``seconds`` are those of a conversation: of all its calls and its tools.
+    ``seconds`` are those of a conversation: of all its calls and its tools. ``user`` says who simulated the user:
+    {target, config}, and {fault} if the answer is lost by it.
 
-    ``messages``, ``tool_calls`` and ``extra`` are JSON as it was recorded; null where there is none.
+    ``messages``, ``tool_calls``, ``extra`` and ``user`` are JSON as it was recorded; null where there is none.
     """
 
     messages: msgspec.Raw = _NOT_THERE
@@ -144,6 +168,7 @@ class Doings(msgspec.Struct, frozen=True, omit_defaults=True):
     trace: str | None = None
     extra: msgspec.Raw = _NOT_THERE
     seconds: _Real | None = None
+    user: msgspec.Raw = _NOT_THERE
 
 
 MOST_SERVED = 50
@@ -151,9 +176,11 @@ MOST_SERVED = 50
 OTHERS = "others"
 
 
-def count_served(counts: dict[str, int], attempts: Sequence[Attempt]) -> None:
-    """Count in ``counts`` the model that gave the answer of a call with these ``attempts``, if it is known."""
-    last = attempts[-1] if attempts else None
+def count_served(counts: dict[str, int], attempts: Sequence[Attempt], by: str = "") -> None:
+    """Count in ``counts`` the model that gave the answer of a call with these ``attempts``, if it is known; of the
+    calls ``by`` the simulated user, or by the agent.
+    """
+    last = next((attempt for attempt in reversed(attempts) if attempt.by == by), None)
     if last is None or last.kind or not last.served:
         return
     label = last.served.label
@@ -169,6 +196,46 @@ def replaced_model(before: Mapping[str, int], now: Mapping[str, int]) -> str:
     if not before or not now or before.keys() == now.keys():
         return ""
     return f"Another model was served: {served_text(now)} now, {served_text(before)} before."
+
+
+class UserFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who simulated the user of an answer: the ``target``, with settings of the digest ``config``.
+
+    ``fault`` says why the answer is lost by it: the kind of its failure, or what the record says.
+    """
+
+    target: str = ""
+    config: str = ""
+    fault: str | bool = ""
+
+    def label(self, served: Served) -> str:
+        """It in one line for people: "target (digest), served by model"."""
+        named = " ".join(filter(None, (self.target, self.config and f"({self.config})")))
+        return ", served by ".join(filter(None, (named, served.label)))
+
+
+def user_facts(value: Any) -> UserFacts | None:
+    """What a record says of its simulated user; None if it says nothing that evalq reads."""
+    try:
+        facts = msgspec.convert(value, UserFacts)
+    except msgspec.ValidationError:
+        return None
+    return facts if facts.target or facts.fault else None
+
+
+def count_user(counts: dict[str, int], user: UserFacts, attempts: Sequence[Attempt]) -> None:
+    """Count in ``counts`` who simulated the user of an answer with these ``attempts``."""
+    served = next((each.served for each in reversed(attempts) if each.by == BY_USER and not each.kind), Served())
+    label = user.label(served)
+    if label and (label in counts or len(counts) < MOST_SERVED):
+        counts[label] = counts.get(label, 0) + 1
+
+
+def replaced_user(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """How the simulated users of two runs differ, as a sentence; empty if they do not, or if a run has none."""
+    if not before or not now or before.keys() == now.keys():
+        return ""
+    return f"Another target simulated the user: {served_text(now)} now, {served_text(before)} before."
 
 
 def served_text(counts: Mapping[str, int]) -> str:

@@ -12,14 +12,15 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.files import open_input, read_plain, write_atomic
-from evalq.evalcore.model.calls import Output, Spending, count_served
+from evalq.evalcore.model.calls import Doings, Output, Spending, count_served, count_user, user_facts
+from evalq.evalcore.model.canonical import Json
 from evalq.producer.folder.files import DRIVER, RESERVE, AppendedFile, Reserve, whole_lines
 
 RESERVED_BYTES = 64 << 10
 """Room for the tallies of processes, a hundred bytes for each."""
 
 # Failures without an answer, for which the target is not to blame.
-UNANSWERED = ("rate_limit", "timeout", "server", "crashed")
+UNANSWERED = ("rate_limit", "timeout", "server", "crashed", "user")
 _AGAIN = b'{"again"'
 _KEPT = b'{"kept"'
 _CACHED = b'{"cached"'
@@ -96,6 +97,8 @@ class RecordedOutputs:
         """Conversations that have not ended, by call."""
         self.served: dict[str, int] = {}
         """{model: answers that it gave} (`Served.label`), of outputs that were paid for this sweep."""
+        self.users: dict[str, int] = {}
+        """{who simulated the user: answers} (`UserFacts.label`), likewise."""
         self._file, end = AppendedFile(path), 0
         for line in whole_lines(path) if path.exists() else ():
             self._note(line, end)
@@ -212,6 +215,11 @@ class RecordedOutputs:
         """{kind of failure: calls} of failures for which the target is not to blame."""
         return Counter(kind for kind in self._failed.values() if kind in UNANSWERED)
 
+    def counted(self) -> dict[str, Json]:
+        """``served`` and ``users``, as far as there are any, for run.json."""
+        found = {"served": self.served, "users": self.users}
+        return {name: dict(sorted(counts.items())) for name, counts in found.items() if counts}
+
     def add(self, outputs: list[Output], *, cached: bool = False, of: str = "") -> list[Output]:
         """Keep new outputs, safely on disk when this returns; returns the new ones.
 
@@ -311,6 +319,8 @@ class RecordedOutputs:
             self.attempts += len(output.attempts)
             self.spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
             count_served(self.served, output.attempts)
+            if output.did.user != Doings().user and (user := user_facts(msgspec.json.decode(output.did.user))):
+                count_user(self.users, user, output.attempts)
         if output.failed:
             self._failed[output.call] = output.error.partition(":")[0]
 

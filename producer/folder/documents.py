@@ -86,9 +86,17 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def served(self) -> dict[str, int]:
         """{model: answers that it gave} of its calls."""
-        found = self.calls.get("served")
+        return self._counts("served")
+
+    @property
+    def users(self) -> dict[str, int]:
+        """{who simulated the user: answers} of its calls."""
+        return self._counts("users")
+
+    def _counts(self, name: str) -> dict[str, int]:
+        found = self.calls.get(name)
         counts = found.items() if isinstance(found, dict) else ()
-        return {model: count for model, count in counts if isinstance(count, int)}
+        return {label: count for label, count in counts if isinstance(count, int)}
 
     @property
     def duration(self) -> float | None:

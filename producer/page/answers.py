@@ -16,7 +16,7 @@ import msgspec
 
 from evalq.evalcore.errors import EvalqError
 from evalq.evalcore.files import open_input
-from evalq.evalcore.model.calls import Prompt, served_text
+from evalq.evalcore.model.calls import BY_USER, Prompt, served_text
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import input_of
 from evalq.evalcore.records.inputs import Source, format_suffixes
@@ -47,13 +47,14 @@ class ShownQuestion(NamedTuple):
 
 
 class AttemptFacts(NamedTuple):
-    """One call: how it ended, and its seconds, tokens and cost as far as known."""
+    """One call: how it ended, and its seconds, tokens and cost as far as known; ``by`` the simulated user, perhaps."""
 
     ended: str
     seconds: float | None
     prompt_tokens: int | None
     completion_tokens: int | None
     cost: float | None
+    by: str = ""
 
 
 class ShownAnswer(NamedTuple):
@@ -73,26 +74,31 @@ class ShownAnswer(NamedTuple):
     further: tuple[tuple[str, str], ...] = ()
 
     @property
+    def _own(self) -> list[AttemptFacts]:
+        return [each for each in self.attempts if each.by != BY_USER]
+
+    @property
     def seconds(self) -> float | None:
         """The seconds of the last attempt; None if unknown."""
-        return self.attempts[-1].seconds if self.attempts else None
+        own = self._own
+        return own[-1].seconds if own else None
 
     @property
     def tokens(self) -> tuple[int, int] | None:
         """The tokens of all attempts, of prompts and of answers; None if no attempt says any."""
-        pairs = [(each.prompt_tokens, each.completion_tokens) for each in self.attempts]
+        pairs = [(each.prompt_tokens, each.completion_tokens) for each in self._own]
         known = [pair for pair in pairs if pair != (None, None)]
         return (sum(one or 0 for one, _ in known), sum(other or 0 for _, other in known)) if known else None
 
     @property
     def cost(self) -> float | None:
         """The cost of all attempts; None if no attempt says any."""
-        known = [each.cost for each in self.attempts if each.cost is not None]
+        known = [each.cost for each in self._own if each.cost is not None]
         return sum(known) if known else None
 
     def facts(self) -> list[tuple[str, str]]:
-        """Attempts, seconds, tokens and cost, as far as known."""
-        found = [("Attempts", f"{len(self.attempts):,}")] if self.attempts else []
+        """Attempts, seconds, tokens and cost, as far as known; what a simulated user took is none of them."""
+        found = [("Attempts", f"{len(self._own):,}")] if self.attempts else []
         found += [] if self.seconds is None else [("Seconds", number(self.seconds, "seconds"))]
         if self.tokens is not None:
             found.append(("Tokens", f"{self.tokens[0]:,} in the prompt, {self.tokens[1]:,} in the answer"))
@@ -150,11 +156,12 @@ def _attempt(given: Json) -> AttemptFacts:
     found = given if isinstance(given, dict) else {}
     status = found.get("status")
     kind, reason = (str(found.get(key) or "") for key in ("kind", "reason"))
+    by = str(found.get("by") or "")
     ended = ": ".join(filter(None, (kind, reason))) or "answered"
     ended += f" (status {status})" if isinstance(status, int) and kind else ""
     seconds, cost = (_number(found.get(key)) for key in ("latency_seconds", "cost"))
     asked, answered = (_count(found.get(key)) for key in ("prompt_tokens", "completion_tokens"))
-    return AttemptFacts(ended, seconds, asked, answered, cost)
+    return AttemptFacts(ended, seconds, asked, answered, cost, by)
 
 
 def _number(value: Json) -> float | None:
@@ -364,14 +371,16 @@ def about(folder: RunFolder) -> list[str]:
     return list(filter(None, (info.target, prompt, info.started[:10])))
 
 
-def served_by(folder: RunFolder | None) -> str:
-    """The models that gave the answers of a run's live calls; empty if it made none, or no reply names one."""
+def served_by(folder: RunFolder | None) -> list[tuple[str, str]]:
+    """The models that gave the answers of a run's live calls, and who simulated their users, as far as known."""
     if folder is None:
-        return ""
+        return []
     try:
-        return served_text(folder.info().served)
+        info = folder.info()
     except (EvalqError, OSError):
-        return ""
+        return []
+    found = (("Served by", served_text(info.served)), ("Simulated user", served_text(info.users)))
+    return [(name, text) for name, text in found if text]
 
 
 def _question_files(folder: RunFolder) -> list[str]:

@@ -165,12 +165,12 @@ def build_page(
     listing: Listing | None = None,
     first: Sequence[Section] = (),
     about: Sequence[str] = (),
-    served: str = "",
+    served: Sequence[tuple[str, str]] = (),
 ) -> ReportPage:
     """The page of a report (report.json's content), with the records in ``listing``, None without records.
 
     Sections in ``first`` stand before all others. The title has ``about``: target, prompt and date.
-    ``served`` names the models that gave the answers of live calls.
+    ``served`` names the models that gave the answers of live calls, and who simulated their users.
     """
     views = evaluator.views
     summary = summary_of(evaluator, report)
@@ -182,7 +182,7 @@ def build_page(
         sections=(*first, *_sections(evaluator, report, summary, listing)),
         notices=tuple(views.notices(report)),
         listing=listing,
-        facts=(*_facts(report), *((("Served by", served),) if served else ())),
+        facts=(*_facts(report), *served),
         params=_params(report["params"]),
     )
 

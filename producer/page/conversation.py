@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from evalq.evalcore.model.calls import Served, Tokens
+from evalq.evalcore.model.calls import BY_USER, Served, Tokens
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.records.answers import BadAnswer, calls_of, read_messages, read_served, read_tokens, text_of
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
 from evalq.evalcore.views.charts import number
+from evalq.evalcore.views.markdown import plural
 
 _MESSAGES, _CALLS = 200, 100
 _UNREADABLE = (ValueError, RecursionError, TypeError, AttributeError, KeyError)
@@ -98,7 +99,8 @@ _PARTS = {
 def further_facts(record: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
     """Parts of the tokens, the model that served the answer, turns, the first token and why it ended."""
     listed = record.get("attempts")
-    attempts = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    made = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    attempts = [each for each in made if each.get("by") != BY_USER]
     last: Mapping[str, Json] = attempts[-1] if attempts else {}
     served = Served()
     with contextlib.suppress(BadAnswer, *_UNREADABLE):
@@ -110,11 +112,24 @@ def further_facts(record: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
         ("Turns", f"{record['turns']:,}" if isinstance(record.get("turns"), int) else ""),
         ("Finish", str(record.get("finish") or "")),
         ("Model", " ".join(filter(None, (served.model, served.fingerprint, served.provider)))),
+        ("Simulated user", _user_text(record.get("user"), [each for each in made if each.get("by") == BY_USER])),
     ]
     cost = record.get("cost")
     if not attempts and isinstance(cost, int | float):
         facts.append(("Cost", f"{cost:.4g}"))
     return tuple((name, value[:1_000]) for name, value in facts if value)
+
+
+def _user_text(user: Json, calls: Sequence[Mapping[str, Json]]) -> str:
+    """Who simulated the user, in how many calls, and what they cost; empty without one."""
+    if not isinstance(user, dict):
+        return ""
+    known = [cost for each in calls if isinstance(cost := each.get("cost"), int | float)]
+    parts = [str(user.get("target") or ""), f"{plural(len(calls), 'call')}" if calls else ""]
+    parts += [f"cost {sum(known):.4g}"] if known else []
+    fault = user.get("fault")
+    parts += [f"its fault: {fault if isinstance(fault, str) else 'yes'}"] if fault else []
+    return ", ".join(filter(None, parts))
 
 
 def _parts_of(attempts: Sequence[Mapping[str, Json]]) -> str:

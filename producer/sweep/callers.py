@@ -59,8 +59,9 @@ class Callers:
         found = [facts for known in self._known if (facts := known_facts(known, target)) is not None]
         if self._known and not found:
             refuse_unknown(self._known, target)
-        if priced and any(each.price is None for each in found):
-            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file")
+        for each in found:
+            if why := each.lacks(target, "the targets file", priced=priced, user=False):
+                raise UsageError(why)
         return found
 
 
@@ -136,10 +137,11 @@ class CallingProcesses:
         able = [(caller, facts) for caller, facts in found if facts is not None]
         if callers and not able:
             refuse_unknown([caller.targets for caller in callers], target)
-        # One process without a price is too many: no budget would count its calls.
-        unpriced = [caller for caller, facts in able if facts.price is None]
-        if self._priced and unpriced:
-            raise UsageError(f"--max-cost: target {target!r} has no price in the targets file of {unpriced[0].host}")
+        for caller, facts in able:
+            where = f"the targets file of {caller.host}"
+            # One process without a price is too many: no budget would count its calls.
+            if why := facts.lacks(target, where, priced=self._priced, user=self._header.has_users):
+                raise UsageError(why)
         if not able:
             now = time.monotonic()
             self._alone = self._alone or now

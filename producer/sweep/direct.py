@@ -82,13 +82,18 @@ class LocalTargets:
         self.calls = backend.settings.calls or min(most, CALLS_MOST)
         self.down_seconds = backend.settings.down_seconds
 
-    def named(self, name: str, *, priced: bool) -> NamedTarget:
-        """The target of that name. Raises UsageError for an unknown one, and for one without a price (``priced``)."""
+    def named(self, name: str, *, priced: bool, user: bool = False) -> NamedTarget:
+        """The target of that name. Raises UsageError for an unknown one, and for one that lacks a price (``priced``) or
+        the target that simulates its users (``user``).
+        """
         found = choose(self._targets, name)
         if found is None:
             raise UsageError(f"{self._shown}: no target {name!r} (known: {', '.join(sorted(self._targets))})")
-        if priced and found.target.price is None:
-            raise UsageError(f"--max-cost: target {name!r} has no price in the targets file")
+        if priced or user:
+            from evalq.workers.callers.target_sessions import target_facts  # imports the clients of servers
+
+            if why := target_facts(found).lacks(name, "the targets file", priced=priced, user=user):
+                raise UsageError(why)
         return found
 
 
@@ -100,7 +105,8 @@ class DirectCalls:
     ) -> None:
         """``hurried`` says whether the user wants to wait for calls in flight no longer. Raises UsageError."""
         self._sweep = sweep
-        self._named = targets.named(sweep.header.target, priced=bool(sweep.live.max_cost))
+        header, priced = sweep.header, bool(sweep.live.max_cost)
+        self._named = targets.named(header.target, priced=priced, user=header.has_users)
         self._config = config_digest(self._named)
         if not sweep.header.may_call(self._config):
             raise UsageError(changed_settings(sweep.header, [self._config]))
@@ -146,7 +152,6 @@ class DirectCalls:
         if ended == "spent":
             # A failure without a second try counts as a failure: without it the run would look well.
             recorded.put_back()
-        served: dict[str, Json] = {"served": dict(sorted(recorded.served.items()))} if recorded.served else {}
         return {
             "target": sweep.header.target,
             "planned": sweep.header.total,
@@ -158,7 +163,7 @@ class DirectCalls:
             "cost": recorded.cost,
             "ended": ended,
             "reason": self._calls.spent_reason if ended == "spent" else "",
-            **served,
+            **recorded.counted(),
         }
 
     def _call_loop(self) -> CallLoop:

@@ -132,14 +132,15 @@ def once_id(once: str, header: SweepHeader) -> str:
     return once_run_id(header.asked["evaluator"].partition(" ")[0], canonical_json(spec))
 
 
-def prompts_digest(prompts: Iterable[Prompt]) -> tuple[int, str]:
-    """(number of prompts, digest of the prompts and their cases in order)."""
-    whole, count = hashlib.sha256(), 0
+def prompts_digest(prompts: Iterable[Prompt]) -> tuple[int, str, bool]:
+    """(number of prompts, digest of the prompts and their cases in order, whether any has a simulated user)."""
+    whole, count, users = hashlib.sha256(), 0, False
     for prompt in prompts:
         count += 1
+        users = users or prompt.user is not None
         # The order matters: a call's number determines its case.
         whole.update(f"{prompt.digest} {prompt.case}\0".encode(errors="surrogatepass"))
-    return count, whole.hexdigest()[:_SHOWN]
+    return count, whole.hexdigest()[:_SHOWN], users
 
 
 def _expectations(paths: Iterable[str]) -> str:

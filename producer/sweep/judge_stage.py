@@ -189,7 +189,7 @@ class JudgeCalls:
         old = self._root / f"{number}{_OLD}"
         if not place.exists() and old.exists():
             old.rename(place)  # a process was killed between the two
-        cases, digest = prompts_digest(read_prompts(new / PROMPTS))
+        cases, digest, _ = prompts_digest(read_prompts(new / PROMPTS))
         # Under other settings it is another sweep to the ledger, which may still have the one of before.
         run = judge_sweep_id(self._sweep.run, f"{number}-{_digest_of(digest, settled.config)}")
         asked = {"prompts": digest, "about": self._sweep.run, SETTINGS: settled.config}

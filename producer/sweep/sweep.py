@@ -37,7 +37,7 @@ from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.head import SweepHead, once_id, prompts_digest, read_head, refuse_changed, remove, sweep_facts
 from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import SourceRun
-from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweep_model import SIMULATED, USER, SweepHeader
 
 
 class Sweep:
@@ -322,10 +322,10 @@ def _prepare(evaluator: Evaluator[Any, Any], request: Request, live: SweepOption
     stage = None
     if calls.judge_stage is not None:
         stage = calls.judge_stage.begin(request)  # raises if no judge is named
-    cases, digest = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "")
+    cases, digest, users = prompts_digest(prompts_of(evaluator, request, live)) if live.target else (1, "", False)
     if not cases:
         raise UsageError("there is nothing to ask: no case is left")
-    facts = sweep_facts(evaluator, request, live, asked, digest)
+    facts = {**sweep_facts(evaluator, request, live, asked, digest), **({USER: SIMULATED} if users else {})}
     header = SweepHeader("", live.target, code_version(), cases, live.repeat, facts)
     run = once_id(asked.once, header) if asked.once else new_run_id(evaluator.name, live.target)
     return _PreparedSweep(msgspec.structs.replace(header, run=run), live, stage)

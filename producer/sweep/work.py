@@ -115,8 +115,7 @@ class SweepWork:
             "ended": self.over,
             "reason": look.reason,
         }
-        if recorded.served:
-            facts["served"] = dict(sorted(recorded.served.items()))
+        facts |= recorded.counted()
         return facts
 
     @contextlib.contextmanager

@@ -55,6 +55,20 @@ class Talks(NamedTuple):
     keep: Callable[[int, int, float, bytes], None]
 
 
+class _Voice:
+    """A target that this process calls: the agent, or who simulates its users."""
+
+    caller: Caller
+    pacer: LocalPacer
+
+    def __init__(self, named: NamedTarget, answered: bool) -> None:
+        self.named = named
+        self.where = named.target.address()
+        self.breaker = Breaker()
+        self.answered = answered
+        """Whether the target was ever reached."""
+
+
 class CallLoop:
     """The event loop of the calls, in a thread. It puts each `Result` into ``made``.
 
@@ -82,7 +96,8 @@ class CallLoop:
         self._note_begun = note_begun
         self._talks = talks
         self._talked = dict(before.talks)
-        self._where = named.target.address()
+        self._agent = _Voice(named, before.answered)
+        self._user = _Voice(named.user, answered=False) if named.user is not None else None
         self.made: deque[Result] = deque()
         """Results that are not recorded yet. Who records them removes them afterwards: an interrupt loses none."""
         self.arrived = threading.Event()
@@ -95,11 +110,9 @@ class CallLoop:
         self._retrying: set[int] = set()
         self._paid, self._errors = before.paid, before.errors
         self._spending = before.spending
-        self._answered = before.answered
         self._pointer = 0
         self._stopped = self._ending = False
         self._queued: set[asyncio.Task[None]] = set()
-        self._breaker = Breaker()
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._noting: asyncio.Task[None] | None = None
         self._to_note: list[asyncio.Future[None]] = []
@@ -128,7 +141,7 @@ class CallLoop:
     @property
     def trouble(self) -> str:
         """Why calls are held, as their target is down; empty while they are made."""
-        return self._breaker.reason
+        return self._agent.breaker.reason or (self._user.breaker.reason if self._user is not None else "")
 
     @property
     def spent(self) -> bool:
@@ -194,13 +207,15 @@ class CallLoop:
             self._loop.close()
 
     async def _serve(self) -> None:
-        pacer = LocalPacer(self._named.target)
-        async with Caller(self._named) as caller:
+        async with contextlib.AsyncExitStack() as stack:
+            for voice in filter(None, (self._agent, self._user)):
+                voice.pacer = LocalPacer(voice.named.target)
+                voice.caller = await stack.enter_async_context(Caller(voice.named))
             self._alone_until = self._loop.time() + _ALONE_SECONDS
             self._loop.call_later(_ALONE_SECONDS, self._release)
             # As many lanes as calls: one that has nothing to do costs nothing, but to make it.
             count = min(self._lanes, self._header.total)
-            tasks = [asyncio.create_task(self._lane(caller, pacer)) for _ in range(count)]
+            tasks = [asyncio.create_task(self._lane()) for _ in range(count)]
             try:
                 await asyncio.gather(*tasks)
             finally:
@@ -208,7 +223,7 @@ class CallLoop:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _lane(self, caller: Caller, pacer: LocalPacer) -> None:
+    async def _lane(self) -> None:
         while True:
             call = self._next()
             if call is None:
@@ -216,7 +231,7 @@ class CallLoop:
                 continue
             self._chosen[call] = False
             try:
-                await self._one(call, caller, pacer)
+                await self._one(call)
             finally:
                 self._chosen.pop(call, None)
                 self._retrying.discard(call)
@@ -227,9 +242,9 @@ class CallLoop:
 
     def _next(self) -> int | None:
         """The next call to make; None while there is none."""
-        if self._stopped or self.failed or self._room() <= 0 or self._breaker.is_open:
+        if self._stopped or self.failed or self._room() <= 0 or self.trouble:
             return None
-        if not self._answered and self._chosen and self._loop.time() < self._alone_until:
+        if not self._agent.answered and self._chosen and self._loop.time() < self._alone_until:
             return None
         halted, cases = self._halted(), self._header.cases
         for call in range(self._pointer, self._header.total):
@@ -240,12 +255,12 @@ class CallLoop:
                 return call
         return None
 
-    async def _one(self, call: int, caller: Caller, pacer: LocalPacer) -> None:
+    async def _one(self, call: int) -> None:
         """Make one call, with its retries, and give its result on; nothing where it is not to be made any more."""
         prompt, header = self._prompts[call % self._header.cases], self._header
         asked = call_of(header, prompt, call // header.cases)
-        tries, attempts = Tries(self._named.target), list[Answered | Failure | Attempt]()
-        dialogue = Dialogue(caller, asked, prompt.turns, prompt.tool_results)
+        attempts = list[Answered | Failure | Attempt]()
+        dialogue = Dialogue(self._agent.caller, asked, prompt)
         if call in self._talked and (state := await asyncio.to_thread(self._talks.known, call)) is not None:
             try:
                 attempts += dialogue.restore(state)
@@ -254,22 +269,25 @@ class CallLoop:
                 # Another version of evalq kept it: the conversation begins anew, and its attempts give no output.
                 paid, _ = self._talked.pop(call)
                 self.begun, self.wasted = self.begun + paid, self.wasted + paid
+        voice = self._voice(dialogue)
+        tries = Tries(voice.named.target)
         while True:
-            result = await self._attempt(call, dialogue.request, caller, pacer)
+            result = await self._attempt(call, dialogue.request, voice)
             if result is None:
                 break
+            result = dialogue.checked(result)
             attempts.append(result)
-            self._breaker.record(result)
-            unreached = not self._answered and isinstance(result, Failure) and not result.connected
+            voice.breaker.record(result)
+            unreached = not voice.answered and isinstance(result, Failure) and not result.connected
             if isinstance(result, Answered) or not result.down:
-                self._answered = True
+                voice.answered = True
                 self._release()
             elif unreached:
-                self._fail(f"{self._named.name}: {result.reason} ({self._where})")
-            if self._breaker.holds(result):
+                self._fail(f"{voice.named.name}: {result.reason} ({voice.where})")
+            if voice.breaker.holds(result):
                 # The target's failure, and no fault of this call.
                 self._drop([attempts.pop()])
-                if not await self._reached_again():
+                if not await self._reached_again(voice):
                     break
                 continue
             if isinstance(result, Answered) and dialogue.take(result):
@@ -279,14 +297,15 @@ class CallLoop:
                 await dialogue.prepare()
                 if not self._again(call):
                     break
-                tries = Tries(self._named.target)
+                voice = self._voice(dialogue)
+                tries = Tries(voice.named.target)
                 continue
             wait = tries.wait(result)
             # A resume tries it again.
             if unreached or (wait is not None and (self._stopped or self.failed)):
                 break
             if wait is None or not self._again(call):
-                whole = dialogue.whole(result) if isinstance(result, Answered) else None
+                whole = dialogue.whole(result) if isinstance(result, Answered) else dialogue.lost()
                 made = result_of(header, self._named, self._config, call, prompt, attempts, whole)
                 if not made.fatal:
                     # Now they are attempts of an output.
@@ -300,16 +319,23 @@ class CallLoop:
                 break
         self._drop(attempts[self._talked.get(call, (0, 0.0))[0] :])
 
+    def _voice(self, dialogue: Dialogue) -> _Voice:
+        """Whom the next call of a conversation asks."""
+        if not dialogue.of_user:
+            return self._agent
+        assert self._user is not None  # a sweep with simulated users does not begin without their target
+        return self._user
+
     async def _keep_talk(self, call: int, dialogue: Dialogue, attempts: Sequence[Answered | Failure | Attempt]) -> None:
         """Have the folder keep a conversation so far: its answers are paid, and no kill may lose them."""
-        done = recorded_attempts(attempts, self._named.target.price)
+        done = recorded_attempts(attempts, self._named)
         cost = sum(attempt.cost or 0.0 for attempt in done)
         await asyncio.to_thread(self._talks.keep, call, len(done), cost, dialogue.state(done))
         # They count by the folder's note from here on, in this process and in one that goes on.
         self.begun -= len(done) - self._talked.get(call, (0, 0.0))[0]
         self._talked[call] = len(done), cost
 
-    async def _attempt(self, call: int, asked: Call, caller: Caller, pacer: LocalPacer) -> Answered | Failure | None:
+    async def _attempt(self, call: int, asked: Call, voice: _Voice) -> Answered | Failure | None:
         """One attempt in its turn; None if it is not to be made any more, however long its turn would take."""
         task = asyncio.current_task()
         assert task is not None
@@ -322,7 +348,7 @@ class CallLoop:
             return None
         self._queued.add(task)
         try:
-            return await attempt(caller, pacer, asked, begins)
+            return await attempt(voice.caller, voice.pacer, asked, begins)
         except asyncio.CancelledError:
             # `_withdraw` cancels only what waits for its turn; another cancellation ends the call itself.
             if task not in self._queued or self._ending:
@@ -386,14 +412,14 @@ class CallLoop:
                 if not noted.done():
                     noted.set_result(None)
 
-    async def _reached_again(self) -> bool:
+    async def _reached_again(self, voice: _Voice) -> bool:
         """Wait until this call may probe a target that is down, or somebody reached it; False if it is given up."""
-        while self._breaker.is_open:
-            if self._breaker.seconds > self._limits.down_seconds:
-                self._fail(f"{self._named.name}: it does not answer: {self._breaker.reason} ({self._where})")
+        while voice.breaker.is_open:
+            if voice.breaker.seconds > self._limits.down_seconds:
+                self._fail(f"{voice.named.name}: it does not answer: {voice.breaker.reason} ({voice.where})")
             if self._stopped or self.failed:
                 return False
-            if self._breaker.room(1):
+            if voice.breaker.room(1):
                 return True
             await self._sleep(_HOLD_SECONDS)
         return True

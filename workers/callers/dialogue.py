@@ -1,6 +1,7 @@
-"""One answer that takes several calls of the model: its tools are answered, and the user says further things.
+"""One answer that takes several calls: the model's tools are answered, and the user says further things.
 
-Each call is an attempt of the answer. The conversation is what the next call gets, and in the end a part of the answer.
+A user says what the case lists, or is simulated by a target of its own. Each call, of the agent or of its user, is an
+attempt of the answer. The conversation is what the next call gets, and in the end a part of the answer.
 """
 
 from __future__ import annotations
@@ -11,14 +12,23 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.calls import Attempt
-from evalq.evalcore.records.answers import Envelope, recorded_form
+from evalq.evalcore.model.calls import BY_USER, Attempt, Prompt, SimulatedUser
+from evalq.evalcore.records.answers import Envelope, recorded_form, text_of
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, read_call
-from evalq.workers.targets.answers import Answered, Call
+from evalq.workers.targets.answers import Answered, Call, Failure, FailureKind
 from evalq.workers.targets.caller import Caller
 
 _LONGEST_RESULT = 1 << 20
 """The most characters of a tool's result that the model is shown."""
+
+
+class _Said(msgspec.Struct, frozen=True, array_like=True):
+    """What the agent said last, as far as the end of the answer needs it."""
+
+    text: str
+    output: Any = None
+    finish: str | None = None
+    extra: dict[str, Any] = {}
 
 
 class _State(msgspec.Struct, frozen=True, array_like=True):
@@ -33,56 +43,92 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     in_turn: int
     turns: int
     seconds: float
+    of_user: bool = False
+    spoken: int = 0
+    last: _Said | None = None
 
 
 class Dialogue:
-    """The conversation of one answer, which begins with the call ``asked``.
+    """The conversation of one answer to ``prompt``, which begins with the call ``asked``."""
 
-    ``turns`` are what the user says after each answer, in order. ``canned`` are the case's results of tools.
-    """
-
-    def __init__(
-        self, caller: Caller, asked: Call, turns: Sequence[str] = (), canned: Sequence[Mapping[str, Any]] = ()
-    ) -> None:
+    def __init__(self, caller: Caller, asked: Call, prompt: Prompt) -> None:
         self._caller = caller
         self._asked = asked
-        self._messages: list[dict[str, Any]] = list(asked.chat)
-        self._sent: list[dict[str, Any]] = list(asked.chat)
-        self._turns = list(turns)
-        self._left = list(turns)
+        self._user = prompt.user
+        begun = list(asked.chat) if asked.prompt or prompt.user is None else []
+        self._begun = len(begun)
+        self._messages: list[dict[str, Any]] = begun
+        self._sent: list[dict[str, Any]] = list(begun)
+        self._turns = list(prompt.turns)
+        self._left = list(prompt.turns)
         self._pending: list[ToolCall] = []
-        self._canned = canned
+        self._canned = prompt.tool_results
         self._calls: list[ToolCall] = []
         self._in_turn = self.turns = 0
         self._seconds = 0.0
         self._bound = False
+        self._last: _Said | None = None
+        # An input that ends with the user is what the user says first.
+        opened = bool(begun) and begun[-1].get("role") == "user"
+        self._spoken = int(opened)
+        self.of_user = prompt.user is not None and not opened
+        """Whether the next call is one of the simulated user."""
 
     @property
     def request(self) -> Call:
-        """The next call of the model."""
-        if not self.turns:
+        """The next call."""
+        if self.of_user:
+            assert self._user is not None
+            chat = list(_seen_by(self._user, self._messages))
+            facts = msgspec.to_builtins(msgspec.structs.asdict(self._user))
+            prompt = msgspec.json.encode(chat).decode()
+            return Call(
+                prompt,
+                "",
+                self._asked.case,
+                self._asked.repeat,
+                tuple(chat),
+                True,
+                self._asked.traceparent,
+                True,
+                facts,
+            )
+        if not self.turns and len(self._sent) == self._begun:
             return self._asked
+        if len(self._sent) == 1 and self._sent[0]["role"] == "user":
+            # As if the case had it as its input.
+            return msgspec.structs.replace(self._asked, prompt=self._sent[0]["content"], messages=())
         prompt = msgspec.json.encode(self._sent).decode()
         return msgspec.structs.replace(self._asked, prompt=prompt, messages=tuple(self._sent))
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the answer may take several calls of the model."""
+        """Whether the answer may take several calls."""
         box = self._caller.tools
-        return bool(self._left) or (box is not None and box.answers)
+        return bool(self._left) or self._user is not None or (box is not None and box.answers)
 
     def take(self, answer: Answered) -> bool:
-        """Take an answer of the model. Whether another call follows, for which `prepare` is called."""
+        """Take an answer. Whether another call follows, for which `prepare` is called."""
+        return self._hear(answer) if self.of_user else self._take(answer)
+
+    def _take(self, answer: Answered) -> bool:
         self.turns += 1
         self._in_turn += 1
         self._seconds += answer.latency_seconds
-        calls = [read_call(each) for each in (answer.envelope.tool_calls or ())] if answer.envelope is not None else []
+        given = answer.envelope
+        calls = [read_call(each) for each in (given.tool_calls or ())] if given is not None else []
         calls = [call if call.id else call._replace(id=f"call_{len(self._calls) + n}") for n, call in enumerate(calls)]
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
         if calls:
             message["tool_calls"] = [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in calls]
         self._messages.append(message)
         self._sent.append({"role": "assistant", "content": [*answer.own]} if answer.own else message)
+        self._last = _Said(
+            answer.text,
+            given.output if given is not None else answer.text,
+            answer.finish_reason,
+            dict(given.extra) if given is not None else {},
+        )
         box = self._caller.tools
         if calls and box is not None and box.answers:
             self._bound = self._in_turn >= box.max_turns
@@ -90,7 +136,57 @@ class Dialogue:
                 self._pending = calls
                 return True
         self._calls += calls
+        if self._user is not None:
+            # Nobody answers these calls: they are the end, as in an answer without turns.
+            if self._bound or (calls and not answer.text.strip()):
+                return False
+            self._bound = self._spoken >= self._user.max_turns
+            self.of_user = not self._bound
+            return self.of_user
         return bool(self._left) and not self._bound
+
+    def _hear(self, answer: Answered) -> bool:
+        """Take what the simulated user says. Whether the agent is to answer it."""
+        assert self._user is not None
+        said, stop, _ = answer.text.partition(self._user.stop)
+        said = said.strip()
+        self.of_user = False
+        self._spoken += 1
+        if said:
+            message = {"role": "user", "content": said}
+            self._messages.append(message)
+            self._sent.append(message)
+        self._in_turn = 0
+        return not stop
+
+    def checked(self, result: Answered | Failure) -> Answered | Failure:
+        """The result of the next call; of one of the simulated user, a failure unless a user could say it."""
+        if not self.of_user:
+            return result
+        if isinstance(result, Failure):
+            silent = result.kind == "bad_output" and not result.text.strip()
+            return msgspec.structs.replace(result, by=BY_USER, **({"reason": _SILENT} if silent else {}))
+        kind, reason = self._fault(result)
+        if not reason:
+            return msgspec.structs.replace(result, by=BY_USER)
+        fields = {name: getattr(result, name) for name in _REPLY}
+        return Failure(**{**fields, "kind": kind, "reason": reason, "by": BY_USER})
+
+    def _fault(self, answer: Answered) -> tuple[FailureKind, str]:
+        """The kind of failure and the reason why a user could not say it; empty if one could."""
+        assert self._user is not None
+        calls = answer.envelope.tool_calls if answer.envelope is not None else None
+        if calls:
+            names = ", ".join(dict.fromkeys(str(call["name"]) for call in calls[:20]))
+            return "bad_output", f"it called tools ({names[:200]}), and a user has none"
+        if answer.finish_reason in ("refusal", "content_filter"):
+            return "refused", f"it refused to play the user (finish: {answer.finish_reason}): {answer.text[:200]}"
+        if answer.finish_reason == "length":
+            return "bad_output", "its message was cut off (finish: length): allow it more tokens"
+        said, stop, _ = answer.text.partition(self._user.stop)
+        if stop and not self.turns:
+            return "bad_output", f"it said {self._user.stop} before the agent said anything"
+        return "bad_output", "" if stop or said.strip() else _SILENT
 
     async def prepare(self) -> None:
         """Have the tools answered that the model called, or say what the user says next."""
@@ -99,6 +195,8 @@ class Dialogue:
             for call in self._pending:
                 await self._use(call, str(call.id))
             self._pending = []
+            return
+        if self._user is not None:
             return
         said = {"role": "user", "content": self._left.pop(0)}
         self._messages.append(said)
@@ -112,7 +210,7 @@ class Dialogue:
         return msgspec.json.encode(
             _State(
                 tuple(attempts), self._messages, self._sent, known, pending, len(self._left), self._in_turn,
-                self.turns, self._seconds,
+                self.turns, self._seconds, self.of_user, self._spoken, self._last,
             )
         )  # fmt: skip
 
@@ -128,6 +226,7 @@ class Dialogue:
         self._messages, self._sent = state.messages, state.sent
         self._left = self._turns[len(self._turns) - state.left :]
         self._in_turn, self.turns, self._seconds = state.in_turn, state.turns, state.seconds
+        self.of_user, self._spoken, self._last = state.of_user, state.spoken, state.last
         return state.attempts
 
     async def _use(self, call: ToolCall, name: str) -> None:
@@ -145,19 +244,69 @@ class Dialogue:
 
     def whole(self, last: Answered) -> Answered:
         """The answer with all that was said and done; ``last`` itself if it was the only call."""
-        if self.turns < 2 and not self._bound:
+        if self._last is None or (self.turns < 2 and not self._bound and self._user is None):
             return last
-        given = last.envelope
+        said = self._last
         envelope = Envelope(
-            output=given.output if given is not None else last.text,
+            output=said.output,
             messages=tuple(self._messages),
             tool_calls=tuple(map(recorded_form, self._calls)),
             turns=self.turns,
-            finish="max_turns" if self._bound else last.finish_reason,
+            finish="max_turns" if self._bound else said.finish,
             seconds=round(self._seconds, 6),
-            extra=given.extra if given is not None else {},
+            extra=said.extra,
         )
-        return msgspec.structs.replace(last, envelope=envelope, finish_reason=envelope.finish)
+        return msgspec.structs.replace(last, text=said.text, envelope=envelope, finish_reason=envelope.finish)
+
+    def lost(self) -> Answered | None:
+        """The conversation so far, for an answer that is lost by the simulated user; None if it is not."""
+        if not self.of_user:
+            return None
+        whole = self.whole(Answered(text="", latency_seconds=0.0))
+        envelope = whole.envelope and msgspec.structs.replace(whole.envelope, finish=None)
+        return msgspec.structs.replace(whole, envelope=envelope, finish_reason=None)
+
+
+_SILENT = "it said nothing"
+_REPLY = tuple(name for name in Failure.__struct_fields__ if name in Answered.__struct_fields__)
+"""What an answer and a failure both have."""
+_BEGIN = "(The conversation begins. Say your first message.)"
+_NOTHING = "(The assistant says nothing.)"
+_ROLE = """\
+You play the user in a conversation with an assistant. Everything that you write goes to the assistant as the user's \
+next message.
+{persona}{goal}
+Write one message at a time, in the user's own words, and nothing else: no notes, no quotation marks, no part of the \
+assistant.
+Say what the assistant needs for its next step, and not all at once. What is not given above, the user does not know: \
+never make it up.
+When the goal is reached, or the assistant cannot get the user any further, write {stop} and nothing else."""
+
+
+def _seen_by(user: SimulatedUser, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The conversation as the simulated user's target sees it: its own words are those of the assistant there.
+
+    The agent's instructions, its calls of tools and their results are not shown to a user.
+    """
+    persona = f"The user: {user.persona.strip()}\n" if user.persona else ""
+    goal = f"The user's goal: {user.goal.strip()}\n" if user.goal else ""
+    role = _ROLE.format(persona=persona, goal=goal, stop=user.stop)
+    chat: list[dict[str, Any]] = [{"role": "system", "content": role}, {"role": "user", "content": _BEGIN}]
+    for number, message in enumerate(messages):
+        text, by_agent = text_of(message.get("content")).strip(), message["role"] == "assistant"
+        # Between calls of tools an agent may say nothing.
+        between = by_agent and any(later["role"] == "tool" for later in messages[number + 1 : number + 2])
+        if message["role"] not in ("user", "assistant") or (between and not text):
+            continue
+        role, text = "user" if by_agent else "assistant", text or _NOTHING
+        if chat[-1]["role"] != role:
+            chat.append({"role": role, "content": text})
+        elif len(chat) == 2:
+            chat[-1]["content"] = text  # the agent begins
+        else:
+            # Many APIs want each side in turn.
+            chat[-1]["content"] += f"\n\n{text}"
+    return chat
 
 
 def _shown(result: Any) -> str:

@@ -19,8 +19,7 @@ from evalq.workers.callers.outcomes import call_of, reached_nobody, recorded_att
 from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
-from evalq.workers.ratelimit import RateLimiter
-from evalq.workers.targets import Answered, Call, Caller, Failure, Tries, attempt
+from evalq.workers.targets import Answered, Call, Failure, Tries, attempt
 
 log = logging.getLogger("evalq.calls")
 
@@ -198,24 +197,26 @@ class InFlightCalls:
         if session.caller is None or session.pacer is None:
             return None
         request = call_of(self._header, prompt, repeat)
-        tries = Tries(session.named.target)
-        dialogue = Dialogue(session.caller, request, prompt.turns, prompt.tool_results)
+        dialogue = Dialogue(session.caller, request, prompt)
         if dialogue.may_go_on and (known := await self._talk(call)) is not None:
             with contextlib.suppress(WireError):  # damaged: the conversation begins anew
                 attempts += dialogue.restore(known)
                 await dialogue.prepare()
+        voice = self._voice(dialogue)
+        tries = Tries(voice.named.target)
         while True:
             try:
-                result = await self._attempt(session.caller, session.pacer, call, dialogue.request)
+                result = await self._attempt(voice, call, dialogue.request)
             # The server sets the fleet's pace: without it no call may start. This call waits; it has not failed.
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if result is None:
                 return None
+            result = dialogue.checked(result)
             attempts.append(result)
-            session.breaker.record(result)
-            if session.breaker.holds(result):
+            voice.breaker.record(result)
+            if voice.breaker.holds(result):
                 self.withdraw()  # until the next claim: one call then probes whether the target is back
                 return None
             if isinstance(result, Answered) and dialogue.take(result):
@@ -225,7 +226,8 @@ class InFlightCalls:
                 # Each call of the model is an attempt of the budget.
                 if await self._again(call) <= 0:
                     return None
-                tries = Tries(session.named.target)
+                voice = self._voice(dialogue)
+                tries = Tries(voice.named.target)
                 continue
             wait = tries.wait(result)
             # Ask after the policy: each yes counts as an attempt of the budget.
@@ -233,13 +235,21 @@ class InFlightCalls:
             if allowed < 0:
                 return None
             if wait is None or allowed == 0:
-                whole = dialogue.whole(result) if isinstance(result, Answered) else None
+                whole = dialogue.whole(result) if isinstance(result, Answered) else dialogue.lost()
                 return self._result(call, prompt, attempts, whole)
             await self._rest(wait)
 
-    async def _attempt(self, caller: Caller, pacer: RateLimiter, call: int, request: Call) -> Answered | Failure | None:
+    def _voice(self, dialogue: Dialogue) -> TargetSession:
+        """The session that the next call of a conversation asks."""
+        if not dialogue.of_user:
+            return self._session
+        assert self._session.user is not None  # a sweep with simulated users does not begin without their target
+        return self._session.user
+
+    async def _attempt(self, voice: TargetSession, call: int, request: Call) -> Answered | Failure | None:
         """Make one attempt when its turn comes; None if the call was withdrawn before."""
-        if self._withdrawn.is_set():
+        caller, pacer = voice.caller, voice.pacer
+        if self._withdrawn.is_set() or caller is None or pacer is None:
             return None
         task = asyncio.current_task()
 
@@ -315,7 +325,7 @@ class InFlightCalls:
 
     async def _keep_talk(self, call: int, dialogue: Dialogue, attempts: Sequence[Answered | Failure | Attempt]) -> bool:
         """Keep a conversation so far in the ledger, as its answers are paid. False if the call is not held any more."""
-        done = recorded_attempts(attempts, self._session.named.target.price)
+        done = recorded_attempts(attempts, self._session.named)
         kept = self._attempts.get(call, 0)
         state = dialogue.state(done)
         while True:

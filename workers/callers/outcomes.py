@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from evalq.evalcore.model.calls import Attempt, Doings, Output, Prompt
+from evalq.evalcore.model.calls import BY_USER, Attempt, Doings, Output, Prompt
 from evalq.evalcore.records.json_values import NoJson, json_text
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets.answers import Answered, Call, Failure
-from evalq.workers.targets.price import Price, attempt_cost
-from evalq.workers.targets.target import NamedTarget
+from evalq.workers.targets.price import attempt_cost
+from evalq.workers.targets.target import NamedTarget, config_digest
 from evalq.workers.tracing import answer_trace, traceparent
 
 _FATAL = ("quota", "auth")
@@ -25,8 +25,9 @@ def call_of(header: SweepHeader, prompt: Prompt, repeat: int) -> Call:
     """The call that asks ``prompt`` for the answer of a repeat."""
     trace = traceparent(header.run, prompt.case, repeat)
     return Call(
-        prompt.text, prompt.agent, prompt.case, repeat, prompt.messages, header.takes_text, trace, bool(prompt.turns)
-    )
+        prompt.text, prompt.agent, prompt.case, repeat, prompt.messages, header.takes_text, trace,
+        bool(prompt.turns or prompt.user),
+    )  # fmt: skip
 
 
 def result_of(
@@ -40,10 +41,12 @@ def result_of(
 ) -> Result:
     """The result of a call after its last attempt; fatal if every further call would fail in the same way.
 
-    ``final`` is the answer with the conversation that led to it.
+    ``final`` is the answer with the conversation that led to it, or the conversation that led to a failure.
     """
-    last, target = final or attempts[-1], named.target
-    assert not isinstance(last, Attempt)  # one that was restored is never the last
+    ended, target = attempts[-1], named.target
+    assert not isinstance(ended, Attempt)  # one that was restored is never the last
+    last = ended if isinstance(ended, Failure) else final or ended
+    user = _user_facts(prompt, named, ended)
     output = Output(
         call=call,
         case=prompt.case,
@@ -52,14 +55,19 @@ def result_of(
         prompt=prompt.digest,
         target=named.name,
         config=config,
-        attempts=recorded_attempts(attempts, target.price),
+        attempts=recorded_attempts(attempts, named),
     )
+    trace = answer_trace(header.run, prompt.case, output.repeat)
     if isinstance(last, Failure):
+        by_user = last.by == BY_USER and named.user is not None
         error = f"{last.kind}: {last.reason}"
-        fatal = f"{named.name}: {error}" if last.kind in _FATAL else ""
-        failed = msgspec.structs.replace(output, error=error, text=last.text or None)
-        return Result(failed, last.kind, fatal[:_LONGEST_REASON])
-    output = msgspec.structs.replace(output, did=_doings(last, answer_trace(header.run, prompt.case, output.repeat)))
+        fatal = f"{named.user.name if by_user and named.user else named.name}: {error}" if last.kind in _FATAL else ""
+        did = _doings(final, trace, user) if final is not None else Doings(user=user)
+        failed = msgspec.structs.replace(
+            output, error=f"{BY_USER}: {error}" if by_user else error, text=last.text or None, did=did
+        )
+        return Result(failed, BY_USER if by_user else last.kind, fatal[:_LONGEST_REASON])
+    output = msgspec.structs.replace(output, did=_doings(last, trace, user))
     if target.output == "text" or (target.output != "json" and header.takes_text and not _is_data(last.text)):
         # Calls of tools without a text: there is no output, and no empty text either.
         says = None if last.envelope is not None and last.envelope.output is None else last.text
@@ -84,19 +92,29 @@ def _is_data(text: str) -> bool:
         return False
 
 
+def _user_facts(prompt: Prompt, named: NamedTarget, ended: Answered | Failure) -> msgspec.Raw:
+    """Who simulated the user of an answer, and the kind of its failure if the answer is lost by it."""
+    if prompt.user is None or named.user is None:
+        return Doings().user
+    facts = {"target": named.user.name, "config": config_digest(named.user)}
+    facts |= {"fault": ended.kind} if isinstance(ended, Failure) and ended.by == BY_USER else {}
+    return msgspec.Raw(msgspec.json.encode(facts))
+
+
 def reached_nobody(result: Answered | Failure) -> bool:
     """Whether an attempt cannot have been paid; the target may have answered a call that timed out here."""
     return isinstance(result, Failure) and result.down and result.kind != "timeout"
 
 
-def recorded_attempts(attempts: Sequence[Answered | Failure | Attempt], price: Price | None) -> tuple[Attempt, ...]:
+def recorded_attempts(attempts: Sequence[Answered | Failure | Attempt], named: NamedTarget) -> tuple[Attempt, ...]:
     """Attempts as they are recorded; those of a conversation that was restored are so already."""
-    return tuple(each if isinstance(each, Attempt) else _attempt(each, price) for each in attempts)
+    return tuple(each if isinstance(each, Attempt) else _attempt(each, named) for each in attempts)
 
 
-def _attempt(result: Answered | Failure, price: Price | None) -> Attempt:
+def _attempt(result: Answered | Failure, named: NamedTarget) -> Attempt:
+    target = named.user.target if result.by == BY_USER and named.user is not None else named.target
     failure = result if isinstance(result, Failure) else None
-    named = {"served": result.served} if result.served else {}
+    served = {"served": result.served} if result.served else {}
     first = None if result.first_token_seconds is None else round(result.first_token_seconds, 6)
     return Attempt(
         kind=failure.kind if failure else "",
@@ -105,23 +123,24 @@ def _attempt(result: Answered | Failure, price: Price | None) -> Attempt:
         latency_seconds=round(result.latency_seconds, 6),
         prompt_tokens=result.prompt_tokens,
         completion_tokens=result.completion_tokens,
-        cost=attempt_cost(price, result),
+        cost=attempt_cost(target.price, result),
         cut=result.cut,
         cached_tokens=result.cached_tokens,
         cache_write_tokens=result.cache_write_tokens,
         cache_write_1h_tokens=result.cache_write_1h_tokens,
         reasoning_tokens=result.reasoning_tokens,
         first_token_seconds=first,
-        **named,
+        by=result.by,
+        **served,
     )
 
 
-def _doings(answer: Answered, trace: str) -> Doings:
+def _doings(answer: Answered, trace: str, user: msgspec.Raw) -> Doings:
     """What the answer is beside its output, as it is recorded; ``trace`` is the one that its agent was given."""
     envelope, finish = answer.envelope, answer.finish_reason
     if envelope is None:
-        return Doings(finish=finish, trace=trace)
-    given: dict[str, Any] = {"turns": envelope.turns, "finish": finish, "trace": envelope.trace or trace}
+        return Doings(finish=finish, trace=trace, user=user)
+    given: dict[str, Any] = {"turns": envelope.turns, "finish": finish, "trace": envelope.trace or trace, "user": user}
     given["seconds"] = envelope.seconds
     for name in ("messages", "tool_calls", "extra"):
         value = getattr(envelope, name)

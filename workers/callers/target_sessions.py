@@ -36,16 +36,20 @@ class TargetSession(msgspec.Struct, frozen=True):
     pacer: RateLimiter | None = None
     fault: str = ""
     breaker: Breaker = msgspec.field(default_factory=Breaker)
+    user: TargetSession | None = None
+    """Of the target that simulates its users, if there is one."""
 
     @property
     def trouble(self) -> str:
         """Why the target is not called now; empty while it is."""
         open_since = f"{self.breaker.reason} (for {self.breaker.seconds:.0f} s)" if self.breaker.is_open else ""
-        return self.fault or open_since
+        of_user = f"its user {self.user.named.name}: {self.user.trouble}" if self.user and self.user.trouble else ""
+        return self.fault or open_since or of_user
 
     def room(self, wanted: int) -> int:
         """How many of ``wanted`` calls may be made now."""
-        return 0 if self.fault else self.breaker.room(wanted)
+        room = 0 if self.fault else self.breaker.room(wanted)
+        return self.user.room(room) if self.user is not None else room
 
 
 class TargetSessions:
@@ -115,6 +119,9 @@ class TargetSessions:
 
     async def _session(self, named: NamedTarget) -> TargetSession:
         config = config_digest(named)
+        user = await self.open(named.user.name) if named.user is not None else None
+        if user is not None and user.fault:
+            return TargetSession(named, config, fault=f"its user {user.named.name}: {user.fault}", user=user)
         stack = self._stack if named.of is None else self._chosen.setdefault(named.name, contextlib.AsyncExitStack())
         try:
             caller = await stack.enter_async_context(Caller(named))
@@ -126,7 +133,7 @@ class TargetSessions:
             )
         # After the caller: a target that cannot be called here must not take part in the fleet's pace.
         pacer = await stack.enter_async_context(RateLimiter(self._client, named.pool, limits_of(named)))
-        return TargetSession(named, config, caller, pacer)
+        return TargetSession(named, config, caller, pacer, user=user)
 
     async def facts(self) -> dict[str, TargetFacts]:
         """What producers may know of each target."""
@@ -170,4 +177,7 @@ def target_facts(named: NamedTarget) -> TargetFacts:
         given=given_digests(named),
         listed=listed_digests(named),
         ranges={name: bounds for name, choices in target.choices.items() if (bounds := choices.bounds)},
+        user=named.user.name if named.user is not None else "",
+        user_config=config_digest(named.user) if named.user is not None else "",
+        unpriced_user=named.user is not None and named.user.target.price is None,
     )

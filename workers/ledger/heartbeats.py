@@ -39,6 +39,23 @@ class TargetFacts(msgspec.Struct, frozen=True):
     ranges: dict[str, tuple[float, float]] = {}
     trouble: str = ""
     """Why this process does not call it now: its key or a file is missing here, or it does not answer."""
+    user: str = ""
+    """The target that simulates its users; empty without one."""
+    user_config: str = ""
+    unpriced_user: bool = False
+
+    def lacks(self, target: str, where: str, *, priced: bool, user: bool) -> str:
+        """Why ``target`` cannot be called as a sweep wants it, by the targets file at ``where``; empty if it can.
+
+        ``priced``: a budget needs its price. ``user``: cases have simulated users.
+        """
+        if priced and self.price is None:
+            return f"--max-cost: target {target!r} has no price in {where}"
+        if user and not self.user:
+            return f"cases have a simulated user, and target {target!r} names none: add `user: TARGET` to it in {where}"
+        if priced and user and self.unpriced_user:
+            return f"--max-cost: target {self.user!r}, the user of {target!r}, has no price in {where}"
+        return ""
 
 
 class CallerFacts(msgspec.Struct, frozen=True):

@@ -19,6 +19,9 @@ from evalq.workers.ledger.progress import state_of
 SETTINGS = "settings"
 """The field of a header's ``asked`` with the digest of the target settings that the sweep needs."""
 
+USER, SIMULATED = "user", "simulated"
+"""Where ``asked`` says that cases have simulated users, and its value then."""
+
 FORM, TEXT_FORM = "answers", "text"
 """Where ``asked`` says that an answer may be any text, and its value then: else it has to be JSON."""
 
@@ -40,6 +43,11 @@ class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def may_call(self, config: str) -> bool:
         """Whether a target with settings of this digest may serve the sweep."""
         return self.asked.get(SETTINGS, config) == config
+
+    @property
+    def has_users(self) -> bool:
+        """Whether cases have simulated users."""
+        return self.asked.get(USER) == SIMULATED
 
     @property
     def takes_text(self) -> bool:

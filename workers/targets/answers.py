@@ -33,6 +33,8 @@ class Call(msgspec.Struct, frozen=True):
     """The W3C trace context in which the agent may put its spans; the same for each attempt at an answer."""
     has_turns: bool = False
     """Whether the user says more after the answer, so that the next call is a conversation."""
+    user: Mapping[str, Any] | None = None
+    """Of a call of a simulated user: its persona, goal, stop and max_turns."""
 
     def __hash__(self) -> int:
         """The hash, without the messages, which are not hashable; the prompt is their JSON."""
@@ -46,6 +48,7 @@ class Call(msgspec.Struct, frozen=True):
         fields = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
         more: dict[str, Any] = {"messages": list(self.messages)} if self.messages else {}
         more |= {"traceparent": self.traceparent} if self.traceparent else {}
+        more |= {"user": dict(self.user)} if self.user is not None else {}
         return {**fields, **more, **({"parameters": dict(parameters)} if parameters else {})}
 
     @property
@@ -96,7 +99,8 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of answers and failures. Token counts are None if the target does not report them (`Tokens`).
 
     ``cost`` is what the target itself says that the call cost, in its price's currency. ``note`` names implausible
-    parts of the reply that evalq ignored. ``cut`` counts secrets that it removed.
+    parts of the reply that evalq ignored. ``cut`` counts secrets that it removed. ``by`` is `BY_USER` where the
+    simulated user was called, and not the agent.
     """
 
     prompt_tokens: int | None = None
@@ -112,6 +116,7 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
     limits: RateLimits = RateLimits()
     note: str = ""
     cut: int = 0
+    by: str = ""
 
     @property
     def tokens(self) -> int | None:

@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
+import msgspec
+
 from evalq.evalcore.contract.params import load_mapping, validate
 from evalq.evalcore.contract.plugins import TARGETS, load, plug_ins
 from evalq.evalcore.errors import ConfigError
@@ -78,7 +80,7 @@ def load_targets(path: str | Path) -> dict[str, NamedTarget]:
     """
     if is_spec(str(path)):
         specs, folder = entries(str(path))
-        return _named({name: _target(name, entry, "--target", folder) for name, entry in specs.items()}, folder)
+        return _named({name: _target(name, entry, "--target", folder) for name, entry in specs.items()}, "", folder)
     data = load_mapping(path)
     unknown = sorted(set(data) - {"targets"})
     if unknown:
@@ -87,12 +89,34 @@ def load_targets(path: str | Path) -> dict[str, NamedTarget]:
     if not isinstance(listed, dict) or not listed:
         raise ConfigError(f"{path}: targets: must be a mapping of names to targets")
     folder = Path(path).resolve().parent
-    return _named({name: _target(name, entry, path, folder) for name, entry in listed.items()}, folder)
+    return _named({name: _target(name, entry, path, folder) for name, entry in listed.items()}, path, folder)
 
 
-def _named(made: Mapping[str, Target], folder: Path) -> dict[str, NamedTarget]:
+def _named(made: Mapping[str, Target], path: str | Path, folder: Path) -> dict[str, NamedTarget]:
     others = tuple(dict.fromkeys(key for target in made.values() if (key := target.api_key_env)))
-    return {name: NamedTarget(name, target, folder, keys=others) for name, target in made.items()}
+    named = {name: NamedTarget(name, target, folder, keys=others) for name, target in made.items()}
+    for name, target in made.items():
+        if target.user is not None:
+            if fault := _fault_of_user(target.user, made):
+                raise ConfigError(f"{path}: targets.{name}.user: {fault}")
+            named[name] = msgspec.structs.replace(named[name], user=named[target.user])
+    return named
+
+
+def _fault_of_user(name: str, made: Mapping[str, Target]) -> str:
+    """Why the target of that name can simulate no user; empty if it can."""
+    if name not in made:
+        return f"there is no target {name!r} in this file (known: {', '.join(sorted(made))})"
+    simulator, tools = made[name], getattr(made[name], "tools", None)
+    if simulator.user is not None:
+        return f"{name!r} has a user of its own: name a target without one"
+    if getattr(simulator, "kind", "") == "embeddings":
+        return f"{name!r} gives vectors, and a user says texts"
+    if simulator.output == "json":
+        return f"{name!r} has `output: json`, and a user says texts: remove it there"
+    if tools is not None:
+        return f"{name!r} has tools, and a simulated user calls none: remove them there, or name another target"
+    return ""
 
 
 def key_names(targets: Mapping[str, NamedTarget]) -> set[str]:
@@ -143,7 +167,7 @@ def choose(targets: Mapping[str, NamedTarget], name: str) -> NamedTarget | None:
         return known
     values = chosen_values(base, known.target.choices, chosen)
     varied = _with_choices(known.target, values, f"target {base}")
-    return NamedTarget(named(base, chosen), varied, known.folder, known, chosen, known.keys)
+    return NamedTarget(named(base, chosen), varied, known.folder, known, chosen, known.keys, known.user)
 
 
 def _refuse_files(target: Target, where: str, folder: Path) -> None:

@@ -324,7 +324,7 @@ class HttpClient(PostingClient):
         """Post the filled template; the answer is the value at the target's ``answer`` path."""
         if call.has_turns and not _mentions(self._target.body, "messages"):
             # Before the first call is paid: the next one would be a conversation that the agent never sees.
-            reason = "the case has `turns`, and the target's body has no {messages}, which stands for the conversation"
+            reason = "the case has turns, and the target's body has no {messages}, which stands for the conversation"
             return Failure(kind="refused", reason=reason)
         body = fill(self._target.body, {**self._target.parameters, **call.fillings()})
         reply = await self.post(body, call.headers)

@@ -93,6 +93,12 @@ class Target(Params):
         description="Any text that is part of the digest of the settings, such as a release or a host: change it when "
         "the agent behind the same settings is another one. Host and port of an address are no part of the digest",
     )
+    user: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Another target of this file, which simulates the user in cases with `user`: it has the persona "
+        "and the goal of the case, and says what the user says",
+    )
     variable: dict[_Parameter, Any] = Field(
         default_factory=dict,
         description="Parameters that callers may set: {parameter: list of values, {name: value} or {min, max}}",
@@ -205,6 +211,7 @@ class NamedTarget(msgspec.Struct, frozen=True):
     """A target with its name in the targets file; its prompts and schemas must be in ``folder``.
 
     If parameters were set, ``of`` is the target in the file and ``chosen`` has the labels; both share one ``pool``.
+    ``user`` is the target that simulates its users, if its entry names one.
     """
 
     name: str
@@ -214,6 +221,7 @@ class NamedTarget(msgspec.Struct, frozen=True):
     chosen: dict[str, str] = {}
     keys: tuple[str, ...] = ()
     """The variables of all keys that the targets file names; evalq cuts their values out of answers."""
+    user: NamedTarget | None = None
 
     @property
     def pool(self) -> str:
@@ -301,6 +309,8 @@ def setting_digests(named: NamedTarget) -> dict[str, str]:
     for key, value in target.model_dump(mode="json").items():
         if key in _NO_PART_OF_ANSWERS:
             continue
+        if key == "user":
+            value = named.user and config_digest(named.user)
         inner = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
         found |= {path: value_digest(each) for path, each in inner.items() if each is not None}
     for key, pattern in target.files().items():
@@ -338,6 +348,10 @@ def _digest(named: NamedTarget, but: Collection[str] = ()) -> str:
         del settings["output"]  # the evaluator decides on the form of an answer then
     if target.identity is None:
         del settings["identity"]
+    # Its settings and not its name: what it is called changes no answer.
+    settings["user"] = named.user and config_digest(named.user)
+    if named.user is None:
+        del settings["user"]
     if urls := settings.get("url"):
         paths = sorted({_without_host(url) for url in ([urls] if isinstance(urls, str) else urls)})
         settings["url"] = paths[0] if len(paths) == 1 else paths

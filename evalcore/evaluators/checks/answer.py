@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from evalq.evalcore.model.calls import Attempt
+from evalq.evalcore.model.calls import BY_USER, Attempt
 from evalq.evalcore.naming import found, kind_of, shorten
 from evalq.evalcore.records.answers import BadAnswer, calls_of, conversation_text, last_text, read_messages, read_tokens
 from evalq.evalcore.records.json_values import NoJson, extract
@@ -460,6 +460,8 @@ def usage_of(record: dict[str, Any]) -> Usage:
         where = f"attempts[{index}]"
         if not isinstance(attempt, dict):
             raise InvalidField(f"{where}: {kind_of(attempt)} where an object is wanted")
+        if attempt.get("by") == BY_USER:
+            continue  # what the simulated user takes is none of the agent's
         # The latency of the last attempt: those before it gave no output.
         latest_latency = _amount(attempt, "latency_seconds", f"{where}.")
         latest_first = _amount(attempt, "first_token_seconds", f"{where}.")

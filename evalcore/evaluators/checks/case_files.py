@@ -116,7 +116,7 @@ def _line_numbers(faults: list[tuple[Location, str]]) -> dict[tuple[str, tuple[s
 
 _CASE_KEYS = (
     *("id", "template", "input", "vars", "expected", "checks", "judge", "tags", "weight", "thresholds"),
-    *("diversity", "turns", "tool_results"),
+    *("diversity", "turns", "tool_results", "user"),
 )
 """The keys of a case; a template and the defaults have all but the first two."""
 _LAYER_KEYS = _CASE_KEYS[2:]
@@ -127,6 +127,7 @@ _MOST_BYTES = 256 << 20
 """The longest table: it is in memory as a whole."""
 _MOST_LINES_BYTES = 8 << 30
 _JSON_COLUMNS = ("checks", "vars", "thresholds", "turns", "tool_results")
+_JSON_OR_TEXT = ("input", "diversity", "user")
 
 
 class WrittenCase(NamedTuple):
@@ -465,7 +466,7 @@ def _set_cell(case: dict[str, Any], name: str, text: str, location: Location, fa
     # Comma-separated, as people write them; a JSON list if a tag contains a comma.
     elif name == "tags" and not text.lstrip().startswith("["):
         case[name] = [tag.strip() for tag in text.split(",") if tag.strip()]
-    elif name in (*_JSON_COLUMNS, "tags") or (name in ("input", "diversity") and text.lstrip()[:1] in ("[", "{")):
+    elif name in (*_JSON_COLUMNS, "tags") or (name in _JSON_OR_TEXT and text.lstrip()[:1] in ("[", "{")):
         try:
             case[name] = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:

@@ -27,6 +27,7 @@ from evalq.evalcore.evaluators.checks.case_files import (
 from evalq.evalcore.evaluators.checks.check import COMPOSED, as_mapping, compile_check, compiled, is_quick
 from evalq.evalcore.evaluators.checks.params import NO_WEIGHT, Diversity, Threshold, weightless
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck
+from evalq.evalcore.model.calls import SimulatedUser
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import kind_of, shorten
 
@@ -97,8 +98,8 @@ class ExpandedCase(NamedTuple):
     """An expanded case: its ``params`` as plain data, and its ``input`` or None.
 
     ``judge`` is the target that judges if neither a check nor the command names one. ``turns`` are what the user says
-    after each answer, ``tool_results`` the answers to calls of tools. ``plain``: its checks are quick, each of one key,
-    and it has nothing else but tags.
+    after each answer, ``tool_results`` the answers to calls of tools. ``user`` is simulated in place of turns.
+    ``plain``: its checks are quick, each of one key, and it has nothing else but tags.
     """
 
     params: dict[str, Any]
@@ -108,6 +109,7 @@ class ExpandedCase(NamedTuple):
     turns: tuple[str, ...] = ()
     tool_results: tuple[dict[str, Any], ...] = ()
     plain: bool = False
+    user: SimulatedUser | None = None
 
 
 def load_cases(paths: Sequence[str | Path], recorded: Mapping[str, RecordedCase] | None = None) -> list[ExpandedCase]:
@@ -220,7 +222,13 @@ class _Reader:
         case_input = self._fill(written_input, values, under, "input")
         self._check_input(case_input, under)
         turns, results = self._turns(layers, values), self._tool_results(layers, values)
+        user = self._user(layers, values, location)
         asked = {"input": case_input, "turns": turns, "tool_results": results} if turns or results else case_input
+        if user is not None:
+            if turns:
+                reason = "give `user` (a simulated user) or `turns` (what the user says), not both"
+                self._fault(_highest(layers, "turns")[1].at("turns"), reason)
+            asked = {"input": case_input, "tool_results": results, "user": msgspec.to_builtins(user)}
         params: dict[str, Any] = {
             "id": identity,
             # Only the digest: params go to every worker and into the report, and inputs may be long (decision 19).
@@ -237,7 +245,7 @@ class _Reader:
         judge = self._judge(*_highest(layers, "judge"))
         if len(self._faults.entries) > before:
             return None
-        return ExpandedCase(params, case_input, location, judge, tuple(turns), tuple(results))
+        return ExpandedCase(params, case_input, location, judge, tuple(turns), tuple(results), user=user)
 
     def _note(self, identity: str, location: Location) -> None:
         """Remember where the next case is, in few bytes if that is a line."""
@@ -339,6 +347,35 @@ class _Reader:
                 what = "an empty text" if isinstance(said, str) else kind_of(said)
                 self._faults.add(location.at(index), f"must be a text that the user says, found {what}")
         return filled
+
+    def _user(
+        self, layers: Sequence[tuple[Mapping[str, Any], Location]], values: Mapping[str, Any], location: Location
+    ) -> SimulatedUser | None:
+        """The simulated user, merged by name over the layers; None if no layer has one."""
+        merged: dict[str, Any] = {}
+        at = location
+        for layer, under in layers:
+            written = layer.get("user")
+            if written is None:
+                continue
+            at = under.at("user")
+            filled = self._fill(written, values, under, "user")
+            # Most cases have only the goal.
+            filled = {"goal": filled} if isinstance(filled, str) else filled
+            if not isinstance(filled, dict):
+                what = "must be the goal as a text, or a mapping with persona, goal, stop and max_turns"
+                self._fault(at, f"{what}, found {kind_of(filled)}")
+                return None
+            for name, value in filled.items():
+                if fault := _fault_of_user(name, value):
+                    self._fault(at.at(name), fault)
+                else:
+                    merged[name] = value
+        if at == location:
+            return None
+        if not (merged.get("persona") or merged.get("goal")):
+            self._fault(at, "must say whom the simulated user plays: give it a goal, or a persona")
+        return SimulatedUser(**merged)
 
     def _tool_results(
         self, layers: Sequence[tuple[Mapping[str, Any], Location]], values: Mapping[str, Any]
@@ -524,6 +561,22 @@ def _fault_of_result(written: Any) -> str:
         return f"arguments: must be a mapping, found {kind_of(written['arguments'])}"
     if ("result" in written) == ("error" in written):
         return "must have a result or an error, and not both"
+    return ""
+
+
+_USER_KEYS = SimulatedUser.__struct_fields__
+_MOST_TURNS = 1000
+
+
+def _fault_of_user(name: str, value: Any) -> str:
+    """What is wrong with a key of `user`; empty if nothing is."""
+    if name not in _USER_KEYS:
+        return f"unknown key (known here: {', '.join(_USER_KEYS)})"
+    if name == "max_turns":
+        whole = type(value) is int and 1 <= value <= _MOST_TURNS
+        return "" if whole else f"must be a whole number from 1 to {_MOST_TURNS}, how often the user speaks at most"
+    if not isinstance(value, str) or not value.strip():
+        return f"must be a text, found {'an empty one' if isinstance(value, str) else kind_of(value)}"
     return ""
 
 

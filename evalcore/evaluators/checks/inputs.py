@@ -150,7 +150,7 @@ def prompts(request: Request) -> Iterator[Prompt]:
     _, params, loaded = selected(request)
     inputs = {case.params["id"]: case for case in loaded}
     chosen = [inputs[case.id] for case in params.selected()]
-    if without_input := [case.params["id"] for case in chosen if case.input in (None, "")]:
+    if without_input := [case.params["id"] for case in chosen if not _asks(case)]:
         more = f" and {len(without_input) - 10} more" if len(without_input) > 10 else ""
         raise ConfigError(f"these cases have no input to send to the target: {', '.join(without_input[:10])}{more}")
     for case in chosen:
@@ -158,7 +158,7 @@ def prompts(request: Request) -> Iterator[Prompt]:
 
 
 def _asks(case: ExpandedCase) -> bool:
-    return case.input not in (None, "")
+    return case.input not in (None, "") or case.user is not None
 
 
 def _question(case: ExpandedCase) -> bytes:
@@ -169,9 +169,10 @@ def _question(case: ExpandedCase) -> bytes:
 
 
 def _prompt(case: ExpandedCase) -> Prompt:
-    text = case.input if isinstance(case.input, str) else msgspec.json.encode(case.input).decode()
-    messages = tuple(case.input) if isinstance(case.input, list) else ()
-    return Prompt(case.params["id"], "", text, messages, case.turns, case.tool_results)
+    given = "" if case.input is None else case.input
+    text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    messages = tuple(given) if isinstance(given, list) else ()
+    return Prompt(case.params["id"], "", text, messages, case.turns, case.tool_results, case.user)
 
 
 def evaluation_request(request: Request, outputs: Path, folder: Path) -> Request:
