@@ -16,6 +16,7 @@
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
     |   |-- AlreadyRunning                  3    another process drives this run
     |   |   `-- Finished                  3    another process has finished this run; its report waits in the ledger
+    |   |-- WaitTimeout                   3    a run did not end within the time that its caller wanted to wait
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed
     |       `-- Cancelled                 3    somebody ended the run for good
     |-- Paused                          130    somebody paused the run: it can be resumed
@@ -50,6 +51,7 @@ __all__ = [
     "StorageError",
     "UnknownEvaluator",
     "UsageError",
+    "WaitTimeout",
     "WireError",
     "WorkersLost",
 ]
@@ -199,6 +201,10 @@ class Paused(EvalqError):
     """Somebody paused the run from elsewhere; it can be resumed."""
 
     exit_code = 130
+
+
+class WaitTimeout(InfrastructureError, TimeoutError):
+    """The run did not end within the time that its caller wanted to wait; it goes on."""
 
 
 class Interrupted(EvalqError):

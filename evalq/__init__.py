@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from evalq import errors
     from evalq._compare import Comparison, Comparisons, Decision, compare, gate
     from evalq._evaluate import evaluate, extend, resume, sweep
+    from evalq._handle import FleetProgress, Handle, connect, runs
     from evalq._run import Run, open_run
     from evalq._run import open_run as open  # noqa: A004 - called as evalq.open, as gzip.open is
+    from evalq._submit import SuiteHandle, submit, submit_suite, submit_sweep
     from evalq.evalcore.compare.comparison import Estimate
     from evalq.evalcore.compare.decision import Check
     from evalq.evalcore.conformance import ConformanceError, Violation
@@ -75,7 +77,9 @@ __all__ = [
     "Evidence",
     "ExactSum",
     "Export",
+    "FleetProgress",
     "Gathering",
+    "Handle",
     "InputResult",
     "Json",
     "Mark",
@@ -98,6 +102,7 @@ __all__ = [
     "Served",
     "State",
     "Stopping",
+    "SuiteHandle",
     "Summary",
     "Tally",
     "Threshold",
@@ -110,6 +115,7 @@ __all__ = [
     "canonical_json",
     "check_evaluator",
     "compare",
+    "connect",
     "errors",
     "evaluate",
     "extend",
@@ -117,6 +123,10 @@ __all__ = [
     "open",
     "open_run",
     "resume",
+    "runs",
+    "submit",
+    "submit_suite",
+    "submit_sweep",
     "sweep",
 ]
 
@@ -133,6 +143,8 @@ _PLACES = {
     "Estimate": "evalq.evalcore.compare.comparison",
     "Evidence": "evalq.evalcore.views.charts",
     "ExactSum": "evalq.evalcore.statistics.exact",
+    "FleetProgress": "evalq._handle",
+    "Handle": "evalq._handle",
     "Json": "evalq.evalcore.model.canonical",
     "Mark": "evalq.evalcore.views.charts",
     "Metric": "evalq.evalcore.views.metrics",
@@ -143,6 +155,7 @@ _PLACES = {
     "Rows": "evalq.evalcore.views.charts",
     "Run": "evalq._run",
     "Served": "evalq.evalcore.model.calls",
+    "SuiteHandle": "evalq._submit",
     "Summary": "evalq.evalcore.views.charts",
     "Threshold": "evalq.evalcore.views.metrics",
     "Tile": "evalq.evalcore.views.charts",
@@ -152,12 +165,17 @@ _PLACES = {
     "canonical_json": "evalq.evalcore.model.canonical",
     "check_evaluator": "evalq.evalcore.conformance",
     "compare": "evalq._compare",
+    "connect": "evalq._handle",
     "evaluate": "evalq._evaluate",
     "extend": "evalq._evaluate",
     "gate": "evalq._compare",
     "open": "evalq._run",
     "open_run": "evalq._run",
     "resume": "evalq._evaluate",
+    "runs": "evalq._handle",
+    "submit": "evalq._submit",
+    "submit_suite": "evalq._submit",
+    "submit_sweep": "evalq._submit",
     "sweep": "evalq._evaluate",
 }
 """{name: the module it is defined in}; those of the contract itself are not listed."""

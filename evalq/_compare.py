@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import msgspec
     import pandas as pd
 
+    from evalq.evalcore.compare.policy import Policy
     from evalq.producer.servers import Servers
 
 
@@ -339,10 +340,25 @@ def gate(
     """
     from evalq.evalcore.compare.policy import Policy
     from evalq.evalcore.contract.params import validate
-    from evalq.producer.comparing.gating import ITSELF, distinct, gate_runs, load_policy
+    from evalq.producer.comparing.gating import load_policy
 
     wanted = validate(Policy, policy, "policy") if isinstance(policy, Mapping) else load_policy(policy)
     given = [cand] if isinstance(cand, str | Path | Run) else list(cand)
+    return decide_by(wanted, given, baseline=baseline, candidate=candidate, broker=broker, ledger=ledger)
+
+
+def decide_by(
+    policy: Policy,
+    given: Sequence[Operand],
+    *,
+    baseline: Operand | None,
+    candidate: str,
+    broker: str | None,
+    ledger: str | None,
+) -> Decision:
+    """`gate` with a policy that is read already."""
+    from evalq.producer.comparing.gating import ITSELF, distinct, gate_runs
+
     if not given:
         raise UsageError("gate: no run is given")
     # What wrote nothing has no id of its own by which the rest would know.
@@ -351,7 +367,7 @@ def gate(
     with _servers(broker, ledger) as servers:
         candidates = distinct([run for each in given for run in _runs(each, servers)])
         against = "" if baseline is None else _named(baseline)
-        found = gate_runs(wanted, candidates, against, servers, candidate=candidate)
+        found = gate_runs(policy, candidates, against, servers, candidate=candidate)
     return Decision(**_fields(found))
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
+from evalq._data import Given, as_files
 from evalq._run import Run, RunRequest, computed, open_run, run_folder
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Request
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from evalq.producer.sweep.sweep import Sweep
     from evalq.workers.settings import Settings
 
-__all__ = ["amount", "evaluate", "extend", "resume", "sweep", "whole"]
+__all__ = ["amount", "at_least_one", "evaluate", "extend", "resume", "sweep", "texts", "whole"]
 
 # What a notebook passes, where no checker has seen it.
 
@@ -84,21 +81,13 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     return {_plain(key): _plain(value) for key, value in given.items()}
 
 
-def paths(inputs: Any, folder: Any, **mappings: Any) -> list[str]:
-    """The inputs, of which one alone needs no list.
-
-    Raises UsageError for what is no path, of them or of a folder, and for what is neither a mapping nor None.
-    """
+def refuse_odd(folder: Any, **mappings: Any) -> None:
+    """Raise UsageError for a folder that is no path, and for ``mappings`` that are neither mappings nor None."""
     for name, value in mappings.items():
         if value is not None and not isinstance(value, Mapping):
             raise UsageError(f"{name}={value!r}: a mapping")
     if not isinstance(folder, str | Path | None):
         raise UsageError(f"folder={folder!r}: a path")
-    given = [inputs] if isinstance(inputs, str | Path) or not isinstance(inputs, Iterable) else list(inputs)
-    for path in given:
-        if not isinstance(path, str | Path):
-            raise UsageError(f"inputs={path!r}: a path, or a list of them")
-    return [str(path) for path in given]
 
 
 def _plain(text: str) -> str:
@@ -106,53 +95,10 @@ def _plain(text: str) -> str:
     return str.__str__(text)
 
 
-Inputs = str | Path | Sequence[str | Path]
-
-# Data frames among the options: recorded outputs that are in memory.
-
-
-@contextlib.contextmanager
-def _frames_as_files(options: Mapping[str, Any] | None, once: str) -> Iterator[Mapping[str, Any] | None]:
-    """``options`` with a file in place of each data frame under ``outputs``, as long as the block runs.
-
-    Raises UsageError for a frame with ``once``, or with column names that are no texts.
-    """
-    given: Any = (options or {}).get("outputs")
-    listed = list(given) if isinstance(given, list | tuple) else [given]
-    if options is None or not any(map(_is_frame, listed)):
-        yield options
-        return
-    if once:
-        raise UsageError("once= knows its inputs by their files: write the data frame to a file, and name that")
-    with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
-        files = [
-            _written_frame(each, Path(scratch), number) if _is_frame(each) else each
-            for number, each in enumerate(listed, start=1)
-        ]
-        # A mapping makes it a copy in the run folder, which outlasts this one.
-        yield {**options, "outputs": files, "map": options.get("map") or "case=case,output=output"}
-
-
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "to_dict") and hasattr(value, "columns")
-
-
-def _written_frame(frame: Any, folder: Path, number: int) -> str:
-    """The file with the rows of ``frame``, a line each."""
-    names = [str(name) for name in frame.columns if isinstance(name, str)]
-    if len(set(names)) < len(frame.columns):
-        raise UsageError("outputs: the columns of a data frame need names that are texts, each once")
-    path = folder / ("frame.jsonl" if number == 1 else f"frame-{number}.jsonl")
-    encode = msgspec.json.Encoder(enc_hook=_plain_value).encode
-    with open(path, "wb") as out:
-        out.writelines(encode(row) + b"\n" for row in frame.to_dict("records"))
-    return str(path)
-
-
-def _plain_value(value: Any) -> Any:
-    """A value of numpy or pandas as plain data."""
-    plain = value.tolist() if hasattr(value, "tolist") else value
-    return str(value) if plain is value else plain
+Inputs = Any
+"""Paths, or data: see `evaluate`."""
+KEPT = Path("evalq-runs") / "data"
+"""Cases that a program gave a sweep as data: the sweep reads them again."""
 
 
 def evaluate(
@@ -175,6 +121,9 @@ def evaluate(
 ) -> Run:
     """Evaluate ``inputs`` (files, folders, globs; one alone needs no list) and return the finished `Run`.
 
+    ``inputs``, and ``options["outputs"]``, may be data, too: a pandas or polars frame, a pyarrow table, a record (a
+    mapping), or a list or an iterator of records. docs/reference/python.md says what becomes of its values.
+
     Everything is computed in this process unless ``broker`` (a URL), ``workers`` (local worker processes to start;
     without a broker, over a private server) or ``ledger`` asks for the queue. The report is the same, byte for byte.
 
@@ -182,7 +131,7 @@ def evaluate(
         evalq.evaluate("planagent", "results/*.csv", broker="redis://localhost:6379/0", suite="nightly")
         evalq.evaluate("checks", [], options={"outputs": frame, "map": "case=qid,output=answer,expected=gold"})
 
-    The last one evaluates a pandas data frame. ``params`` and ``options`` are the evaluator's: its page in
+    ``params`` and ``options`` are the evaluator's: its page in
     docs/reference/evaluators lists them, an option under its longest flag with underscores (``skip_bad_lines=True``).
     In this process nothing is written and the records are held in memory, unless there is a ``folder``; through the
     queue the run folder is ``folder`` or evalq-runs/<run id>. ``chunk_size`` is in records, ``limit`` stops after so
@@ -198,19 +147,17 @@ def evaluate(
     """
     limit, chunk_size = at_least_one(limit=limit, chunk_size=chunk_size)
     suite, once = texts(suite, once)
-    given = paths(inputs, folder, params=params, options=options)
+    refuse_odd(folder, params=params, options=options)
     inline = broker is None and ledger is None and workers is None
-    with _frames_as_files(options, once) as plain:
+    chosen = _chosen(evaluator)
+    with as_files(chosen, inputs, options, limit) as given:
         if inline and folder is None and not once:
             kept = RunRequest("", suite, tags=checked_tags(tags))
-            return _in_memory(_chosen(evaluator), given, params, plain, kept, chunk_size, limit)
-        from evalq.producer.folder.job import Job
-
+            return _in_memory(chosen, given, params, kept, chunk_size, limit)
         # Empty, not None: EVALQ_BROKER must not move to a queue what was asked for in this process.
-        ready = _Ready(evaluator, _settings(settings, *(("", "") if inline else (broker, ledger))), inline, workers)
-        asked = ready.asked(folder, suite, tags, once=once, chunk_size=chunk_size, limit=limit)
-        request = _request(ready.evaluator, given, params, plain)
-        return ready.see_through(lambda: Job.start(ready.evaluator, request, asked), progress)
+        ready = Ready(chosen, load(settings, *(("", "") if inline else (broker, ledger))), inline, workers)
+        asked = ready.asked(folder, suite, tags, given, once=once, chunk_size=chunk_size, limit=limit)
+        return ready.see_through(ready.job(given, params, asked), progress)
 
 
 def sweep(
@@ -258,18 +205,15 @@ def sweep(
     Calls without an answer raise nothing: `evalq retry RUN --errors` makes them again. Raises what `evaluate` raises,
     and UsageError for an evaluator that calls nobody. After Ctrl-C `resume` pays for nothing again that is recorded.
     """
-    from evalq.producer.sweep.sweep import Sweep
-
     (repeat, max_calls), max_cost = whole(repeat=repeat, max_calls=max_calls), amount(max_cost=max_cost)
     suite, once = texts(suite, once)
-    given = paths(inputs, folder, params=params, options=options)
-    ready = _Ready(evaluator, _settings(settings, broker, ledger, targets, calls), workers=workers)
-    _refuse_uncallable(ready.evaluator, repeat)
-    live = _live(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse, keep_prompts)
-    asked = ready.asked(folder, suite, tags, once=once)
-    with _frames_as_files(options, once) as plain:
-        request = _request(ready.evaluator, given, params, plain)
-        return ready.see_through(lambda: Sweep.start(ready.evaluator, request, live, asked), progress)
+    refuse_odd(folder, params=params, options=options)
+    ready = Ready(evaluator, load(settings, broker, ledger, targets, calls), workers=workers)
+    refuse_uncallable(ready.evaluator, repeat)
+    live = live_options(target, repeat, stop, (max_calls or 0, max_cost or 0.0), cache, reuse, keep_prompts)
+    with as_files(ready.evaluator, inputs, options, keep=KEPT) as given:
+        asked = ready.asked(folder, suite, tags, given, once=once)
+        return ready.see_through(ready.sweep(given, params, live, asked), progress)
 
 
 def resume(
@@ -306,8 +250,8 @@ def resume(
     folder = run_folder(run)
     inline = broker is None and ledger is None and workers is None and not holds_sweep(folder)
     servers = ("", "") if inline else (broker, ledger)
-    chosen = _settings(settings, *servers, targets, calls)
-    reporter = _reporter(plugins.get(folder.info().evaluator), progress)
+    chosen = load(settings, *servers, targets, calls)
+    reporter = reporter_of(plugins.get(folder.info().evaluator), progress)
     backend, budgets = Backend(chosen, inline=inline, workers=workers), (max_calls, max_cost)
     begin_larger(folder, backend, budgets)
     refuse_ended(folder)
@@ -315,7 +259,7 @@ def resume(
     return open_run(folder.path)
 
 
-class _Ready:
+class Ready:
     """An evaluator, and the place where what it is asked is computed."""
 
     def __init__(
@@ -331,20 +275,39 @@ class _Ready:
         self.evaluator = _chosen(evaluator)
         _refuse_unregistered(self.evaluator)
         self._settings = settings
-        self._backend = Backend(settings, inline=inline, workers=workers)
+        self.backend = Backend(settings, inline=inline, workers=workers)
 
-    def asked(self, folder: str | Path | None, suite: str, tags: Mapping[str, str] | None, **more: Any) -> RunOptions:
+    def asked(
+        self, folder: str | Path | None, suite: str, tags: Mapping[str, str] | None, given: Given, **more: Any
+    ) -> RunOptions:
+        """The options of a run of what was ``given``."""
         from evalq.producer.folder.job import RunOptions
 
-        out, noted = None if folder is None else Path(folder), checked_tags(tags)
-        return RunOptions(out=out, suite=suite, tags=noted, **more, unpack_bytes=self._settings.unpack_bytes)
+        out, noted, unpack = None if folder is None else Path(folder), checked_tags(tags), self._settings.unpack_bytes
+        return RunOptions(out=out, suite=suite, tags=noted, scratch=given.scratch, **more, unpack_bytes=unpack)
+
+    def job(self, given: Given, params: Mapping[str, Any] | None, asked: RunOptions) -> Callable[[], Job]:
+        """A function that begins an evaluation."""
+        from evalq.producer.folder.job import Job
+
+        request = _request(self.evaluator, given, params)
+        return lambda: Job.start(self.evaluator, request, asked)
+
+    def sweep(
+        self, given: Given, params: Mapping[str, Any] | None, live: SweepOptions, asked: RunOptions
+    ) -> Callable[[], Sweep]:
+        """A function that begins a sweep."""
+        from evalq.producer.sweep.sweep import Sweep
+
+        request = _request(self.evaluator, given, params)
+        return lambda: Sweep.start(self.evaluator, request, live, asked)
 
     def see_through(self, begin: Callable[[], Job | Sweep], progress: bool) -> Run:
         """A run that has its report: a new one, or the one that its key has already."""
         from evalq.producer.lifecycle.start import begin_or_join
 
-        reporter = _reporter(self.evaluator, progress)
-        folder = begin_or_join(begin, self._backend, reporter, detach=False, command=False)
+        reporter = reporter_of(self.evaluator, progress)
+        folder = begin_or_join(begin, self.backend, reporter, detach=False, command=False)
         if folder is None:
             raise AssertionError("only a detached run is left")
         return open_run(folder.path)
@@ -354,7 +317,7 @@ def _chosen(evaluator: str | Evaluator[Any, Any]) -> Evaluator[Any, Any]:
     return plugins.get(evaluator) if isinstance(evaluator, str) else evaluator
 
 
-def _live(
+def live_options(
     target: str,
     repeat: int,
     stop: Literal["", "when-decided"],
@@ -375,9 +338,8 @@ def _live(
 
 def _in_memory(
     evaluator: Evaluator[Any, Any],
-    inputs: list[str],
+    given: Given,
     params: Mapping[str, Any] | None,
-    options: Mapping[str, Any] | None,
     asked: RunRequest,
     chunk_size: int | None,
     limit: int | None,
@@ -385,11 +347,12 @@ def _in_memory(
     """The run of an evaluation in this process, of which nothing is written."""
     from evalq.evalcore.fold import evaluate_files
 
+    inputs, options, _ = given
     evaluation = evaluate_files(evaluator, inputs, params, options=options, chunk_size=chunk_size, limit=limit)
     return computed(evaluator, evaluation, dict(options or {}), asked._replace(evaluator=evaluator.name))
 
 
-def _refuse_uncallable(evaluator: Evaluator[Any, Any], repeat: int) -> None:
+def refuse_uncallable(evaluator: Evaluator[Any, Any], repeat: int) -> None:
     """Raise UsageError for an evaluator that makes no live calls, or not so many."""
     if evaluator.calls is None:
         raise UsageError(f"{evaluator.name} calls nobody: evaluate recorded outputs with evalq.evaluate")
@@ -406,7 +369,7 @@ def _refuse_unregistered(evaluator: Evaluator[Any, Any]) -> None:
         )
 
 
-def _settings(
+def load(
     file: str | Path | None,
     broker: str | None,
     ledger: str | None,
@@ -419,21 +382,15 @@ def _settings(
     return load_settings(file or os.environ.get("EVALQ_SETTINGS"), broker=broker, ledger=ledger, **named)
 
 
-def _request(
-    evaluator: Evaluator[Any, Any],
-    inputs: list[str],
-    params: Mapping[str, Any] | None,
-    options: Mapping[str, Any] | None,
-) -> Request:
+def _request(evaluator: Evaluator[Any, Any], given: Given, params: Mapping[str, Any] | None) -> Request:
     from evalq.evalcore.fold import request_of
     from evalq.producer.folder.files import RUNS
 
-    return evaluator.command.prepare(
-        request_of(evaluator, inputs, params or {}, options or {}), RUNS / "traces"
-    ).request
+    request = request_of(evaluator, given.inputs, params or {}, given.options or {})
+    return evaluator.command.prepare(request, RUNS / "traces").request
 
 
-def _reporter(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:
+def reporter_of(evaluator: Evaluator[Any, Any], progress: bool) -> Reporter:
     from evalq.producer.monitor.progress import Reporter
 
     return Reporter(evaluator.records.unit, quiet=not progress, bar=progress, json_lines=False)
@@ -486,11 +443,11 @@ def extend(
     _, once = texts("", once)
     origin = run_folder(run)
     given = [cases] if isinstance(cases, str | Path) else list(cases)
-    chosen = _settings(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
+    chosen = load(settings, broker, ledger, targets=str(targets) if targets else None, calls=calls)
     backend = with_targets(Backend(chosen, workers=workers), origin)
     wanted = Extension(repeat, target, [str(path) for path in given], max_calls, max_cost, str(cache or ""))
     asked = RunOptions(None if folder is None else Path(folder), tags=checked_tags(tags), once=once)
-    reporter = _reporter(plugins.get(origin.info().evaluator), progress)
+    reporter = reporter_of(plugins.get(origin.info().evaluator), progress)
     begun = begin_or_join(lambda: wanted.begin(origin, asked), backend, reporter, detach=False, command=False)
     assert begun is not None, "nothing is left to the fleet"
     return open_run(begun.path)

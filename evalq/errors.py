@@ -27,6 +27,7 @@ from evalq.evalcore.errors import (
     StorageError,
     UnknownEvaluator,
     UsageError,
+    WaitTimeout,
     WireError,
     WorkersLost,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "StorageError",
     "UnknownEvaluator",
     "UsageError",
+    "WaitTimeout",
     "WireError",
     "WorkersLost",
 ]

@@ -154,8 +154,9 @@ def same_run(one: Header, other: Header) -> bool:
 
 
 def _identity(header: Header) -> Header:
-    # Paths are relative to the folder where the command started; the digests in the plan identify the bytes.
-    inputs = tuple(msgspec.structs.replace(planned, path="") for planned in header.inputs)
+    # Paths are relative to the folder where the command started, or as it named them; the digests in the plan identify
+    # the bytes.
+    inputs = tuple(msgspec.structs.replace(planned, path="", given="") for planned in header.inputs)
     return msgspec.structs.replace(header, inputs=inputs, priority="bulk")
 
 

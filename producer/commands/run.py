@@ -7,7 +7,7 @@ of them are done and the file has a policy, it is the gate's: 0 for GO, 1 for NO
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,12 +43,10 @@ from evalq.producer.suites.summary import matrix_rows, matrix_text
 
 if TYPE_CHECKING:
     from evalq.producer.comparing.outcome import ComparedRuns
-    from evalq.producer.folder.job import Job
     from evalq.producer.folder.run_folder import RunFolder
     from evalq.producer.monitor.progress import Reporter
     from evalq.producer.run.backend import Backend
     from evalq.producer.suites.summary import Matrices
-    from evalq.producer.sweep.sweep import Sweep
 
 
 _SEVERITY = (0, 5, 130, 2, 3)
@@ -235,31 +233,10 @@ def _start(
     """Start one run and wait for its report; its folder, or None if it is detached."""
     for note in run.notes:
         reporter.say(note)
-    begin = _starter(run, suite, invocation, backend.settings.unpack_bytes)
-    return begin_or_join(begin, backend, reporter, detach=invocation.start.detach)
-
-
-def _starter(run: PlannedRun, suite: str, invocation: Invocation, unpack_bytes: int) -> Callable[[], Job | Sweep]:
-    from evalq.producer.folder.job import Job
-    from evalq.producer.sweep.sweep import Sweep
-
-    options = msgspec.structs.replace(
-        invocation.start.options(unpack_bytes),
-        out=None,
-        under=invocation.start.out,
-        name=run.name,
-        chunk_size=run.chunk_size,
-        limit=run.limit,
-        suite=suite,
-    )
-    live = run.live
-    if live is None:
-        return lambda: Job.start(run.evaluator, run.request, options)
-    if invocation.start.detach:
-        from evalq.producer.sweep.execute import refuse_detached
-
-        refuse_detached(live, run.evaluator, run.request)
-    return lambda: Sweep.start(run.evaluator, run.request, live, options)
+    start = invocation.start
+    options = msgspec.structs.replace(start.options(backend.settings.unpack_bytes), out=None, under=start.out)
+    begin = run.starter(suite, options, detach=start.detach)
+    return begin_or_join(begin, backend, reporter, detach=start.detach)
 
 
 def _show(

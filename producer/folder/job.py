@@ -100,7 +100,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """The options of a run beside the evaluator's request.
 
     ``out`` is the run folder itself; ``under`` is a folder in which it gets the first free name after ``name`` or the
-    evaluator. ``whole``: the plan has all parameters, for workers that finish the run without its folder.
+    evaluator. ``whole``: the plan has all parameters, for workers that finish the run without its folder. ``scratch``
+    is the folder of inputs that a program gave as data: their names there say nothing about the run.
     """
 
     out: Path | None = None
@@ -115,6 +116,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     unpack_bytes: int = MAX_UNPACKED_BYTES
     keep_prompts: bool = True
     whole: bool = False
+    scratch: str = ""
 
 
 # The inputs of a begun run, which may have changed since.
@@ -144,6 +146,21 @@ def total_bytes(sources: Sequence[Source]) -> int:
 def _absolute(source: Source) -> Source:
     """The source with an absolute path."""
     return msgspec.structs.replace(source, path=str(Path(source.path).absolute()))
+
+
+def _without_scratch(request: Request, scratch: str, folder: RunFolder) -> Request:
+    """The request with names in ``folder`` for files of a scratch folder, which will be gone."""
+    if not scratch:
+        return request
+    inside = folder.settled(str(folder.spool))
+
+    def named(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(map(named, value))
+        return f"{inside}{value[len(scratch) :]}" if isinstance(value, str) and value.startswith(scratch) else value
+
+    options = {name: named(value) for name, value in request.options.items()}
+    return msgspec.structs.replace(request, inputs=named(list(request.inputs)), options=options)
 
 
 def _settled(source: Source, folder: RunFolder) -> Source:
@@ -303,6 +320,7 @@ class Job:
                 beside.write(folder.path)
                 plain = [beside.join(source, folder.spool) for source in plain]
             sources = [_settled(source, folder) for source in plain]
+            request = _without_scratch(request, options.scratch, folder)
             header = _header(run, evaluator, params, sources, columns, options)
             manifest, key = Manifest(folder), _keep_key(folder)
             if not begun:  # run.json comes last, and makes it a run
@@ -485,7 +503,8 @@ def _once_id(evaluator: Evaluator[Any, Any], params: Params, sources: list[Sourc
     what = [evaluator.name, evaluator.version, code_version(), params.model_dump(mode="json")]
     parts = [options.once, digest(canonical_json([*what, options.chunk_size, options.limit, options.suite]))]
     for source in sources:
-        parts += [source.name, source.given, *source.members]
+        given = source.given.removeprefix(options.scratch) if options.scratch else source.given
+        parts += [source.name, given, *source.members]
         if source.layout is not None:
             parts.append(msgspec.json.encode(source.layout).decode())
         for path in source.files:

@@ -29,6 +29,24 @@ def begin_or_join(
     ``begin`` raises RunExistsError if the run was begun before. It is called again if that one ended on faulty input
     and left no folder. ``command``: note this process's command line. Raises what driving raises.
     """
+    folder = _begin_or_join(begin, backend, reporter, detach=detach, command=command)
+    if not detach:
+        return folder
+    click.echo(folder.info().run)
+    return None
+
+
+def leave(begin: Callable[[], Job | Sweep], backend: Backend, reporter: Reporter) -> RunFolder:
+    """The folder of a run that is left to the fleet: a new one, or the one that its --once key has already.
+
+    Nothing is printed. Raises what driving raises.
+    """
+    return _begin_or_join(begin, backend, reporter, detach=True, command=False)
+
+
+def _begin_or_join(
+    begin: Callable[[], Job | Sweep], backend: Backend, reporter: Reporter, *, detach: bool, command: bool
+) -> RunFolder:
     while True:
         try:
             begun = begin()
@@ -66,13 +84,12 @@ def _resumable(folder: RunFolder, backend: Backend) -> Iterator[None]:
         raise_interrupted(folder, backend, leave)
 
 
-def _complete(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+def _complete(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder:
     reporter.event("launch", run=begun.run, folder=str(begun.folder.path))
     try:
         if detach:
             _launch(begun, backend, reporter)
-            click.echo(begun.run)
-            return None
+            return begun.folder
         _carry_out(begun, backend, reporter)
     except AlreadyRunning as driven:  # by a process with another folder and the same --once key
         if detach and not isinstance(driven, Finished):
@@ -82,14 +99,14 @@ def _complete(begun: Job | Sweep, backend: Backend, reporter: Reporter, *, detac
     return begun.folder
 
 
-def _join(folder: RunFolder, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder | None:
+def _join(folder: RunFolder, backend: Backend, reporter: Reporter, *, detach: bool) -> RunFolder:
     """The report of a run begun before, whichever process computes it. Raises FileNotFoundError if it is gone."""
     from evalq.producer.lifecycle.join import join, launch_again, resume_any
 
     reporter.say(f"run {folder.info().run}: begun before, in {folder.path}")
     if detach:
-        click.echo(launch_again(folder, backend, reporter))
-        return None
+        launch_again(folder, backend, reporter)
+        return folder
     with Servers(backend.settings) as servers:
         join(folder, servers, reporter, lambda left: resume_any(left, backend, reporter))
     return folder

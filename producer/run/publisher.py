@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import redis
 
@@ -22,6 +22,8 @@ from evalq.workers.recovery.reconciler import Reconciler
 FULL_SECONDS = 0.5
 EVIDENCE_SECONDS = 10.0
 """How long to wait for a worker to compute a chunk or to refuse one."""
+SMALL_BYTES = 1 << 20
+"""Inputs of a detached run up to this size go to the ledger at once: to wait for a worker would take longer."""
 _POLL_SECONDS = 0.02
 
 
@@ -78,10 +80,11 @@ class InputBytes:
         self._publish([seq])
         return True
 
-    def leave(self, blobs: dict[int, bytes]) -> None:
-        """Leave the bytes of chunks with the ledger, then publish them."""
+    def leave(self, blobs: Mapping[int, bytes], taken: Sequence[int] = ()) -> None:
+        """Leave the bytes of chunks with the ledger, then publish those that were refused, or ``taken``."""
         run = self._job.run
-        self._publish([seq for seq, blob in blobs.items() if self._ledger.supply(run, seq, blob, publish=False)])
+        wanted = {seq for seq, blob in blobs.items() if self._ledger.supply(run, seq, blob, publish=False)}
+        self._publish(sorted(wanted.union(taken)))
 
     def packed(self, seq: int) -> bytes:
         """A chunk's packed bytes. Raises InputChanged."""
@@ -114,6 +117,15 @@ class Publisher:
         for seq in seqs:
             self._inputs.supply(seq)
         return bool(seqs)
+
+    def leave_small(self) -> bool:
+        """Leave a small input in the ledger, and publish it; False for a larger one."""
+        if self._job.total_bytes > min(SMALL_BYTES, self._inputs.most):
+            return False
+        # Not taken: chunks beyond the window are published later, by the workers.
+        seqs = self._ledger.take(self._job.run, epoch=self._ownership.epoch)
+        self._inputs.leave({chunk.seq: self._inputs.packed(chunk.seq) for chunk in self._job.manifest.chunks}, seqs)
+        return True
 
     def may_supply(self, seq: int, reason: str) -> bool:
         """Whether there is room for the bytes of a chunk that a worker refused. Raises InputChanged."""

@@ -215,9 +215,10 @@ class RunWork:
         if not plan.sealed:
             return plan.extend(ahead=_ALL)
         try:
-            # Publish before judging the input: only a worker that takes a chunk shows whether it can read it.
-            self._publisher.publish()
-            self._publisher.leave_input()
+            if not self._publisher.leave_small():
+                # Publish before judging the input: only a worker that takes a chunk shows whether it can read it.
+                self._publisher.publish()
+                self._publisher.leave_input()
         except Cancelled:
             raise
         except Incomplete:

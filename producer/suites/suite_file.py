@@ -34,9 +34,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -79,6 +79,10 @@ from evalq.producer.suites.run_model import (
 )
 from evalq.producer.sweep.options import SweepOptions
 from evalq.workers.targets.spec import is_spec
+
+if TYPE_CHECKING:
+    from evalq.producer.folder.job import Job, RunOptions
+    from evalq.producer.sweep.sweep import Sweep
 
 TARGET_OPTIONS = ("target", "judge", "embedder")
 """Keys of a run that name a target."""
@@ -156,6 +160,25 @@ class PlannedRun(msgspec.Struct):
     def called(self) -> str:
         """Its name in a policy: its own, or its evaluator's."""
         return self.name or self.evaluator.name
+
+    def starter(self, suite: str, options: RunOptions, *, detach: bool) -> Callable[[], Job | Sweep]:
+        """A function that begins it, with ``options`` that all runs of the suite have.
+
+        Raises UsageError for a sweep that cannot be detached, if it is to be.
+        """
+        from evalq.producer.folder.job import Job
+        from evalq.producer.sweep.sweep import Sweep
+
+        own = {"name": self.name, "chunk_size": self.chunk_size, "limit": self.limit, "suite": suite}
+        options = msgspec.structs.replace(options, **own)
+        live = self.live
+        if live is None:
+            return lambda: Job.start(self.evaluator, self.request, options)
+        if detach:
+            from evalq.producer.sweep.execute import refuse_detached
+
+            refuse_detached(live, self.evaluator, self.request)
+        return lambda: Sweep.start(self.evaluator, self.request, live, options)
 
 
 class SuitePlan(msgspec.Struct):

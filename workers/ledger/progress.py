@@ -53,7 +53,8 @@ KEPT = ("state", "reason", *(name for name in _COUNTS if name not in ("chunks", 
 class RunStatus(msgspec.Struct, frozen=True):
     """A run's progress and its problems: chunks ``suspect`` of being lost {seq: reason}, and ``refused`` chunks.
 
-    ``detached``: the run was left to the workers. ``unreported``: it is also complete, without a report in the ledger.
+    ``detached``: the run was left to the workers. ``unreported``: it is also complete, without a report in the ledger,
+    which workers still try to make. ``reported``: the ledger has its report.
     ``unserved``: no living worker could compute it at the last snapshot. ``trouble`` says which hosts failed and why.
     ``driver`` drives the run, or did until ``driver_silent`` seconds ago; empty for none. If the run is not ``keyed``,
     no worker can check a chunk.
@@ -65,6 +66,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     leases: int
     detached: bool = False
     unreported: bool = False
+    reported: bool = False
     unserved: bool = False
     trouble: tuple[str, ...] = ()
     driver: str = ""

@@ -129,6 +129,7 @@ class RunLedger(DriverSteps):
                 unserved=b"unserved" in facts,
                 detached=facts[b"detached"] == b"1",
                 unreported=unreported(progress, facts),
+                reported=facts[b"reported"] == b"1",
                 driver=facts.get(b"driver", b"").decode(errors="replace"),
                 driver_silent=max(0, int(now) - int(facts.get(b"driver_at", now))) / 1000,
             )

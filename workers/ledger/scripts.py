@@ -155,6 +155,14 @@ class Scripts:
         reply: StateAfter = parse_reply(StateAfter, self.step("close", run, state, reason, *leading_to(state)))
         return reply
 
+    def proceed(self, run: str) -> StateAfter:
+        """Let the fleet go on with a paused run or sweep that was left to it; returns its state then.
+
+        "gone" if the ledger does not know it. Others stay as they are: their producer resumes them.
+        """
+        reply: StateAfter = parse_reply(StateAfter, self.step("proceed", run, run))
+        return reply
+
 
 # -- time by the server's clock, so that the clocks of the fleet's machines may be wrong -----------
 

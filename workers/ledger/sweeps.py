@@ -15,7 +15,7 @@ from evalq.evalcore.errors import UsageError
 from evalq.evalcore.model.calls import Output, Prompt
 from evalq.evalcore.model.canonical import pack
 from evalq.workers.ledger.calls import MAX_WIRE_BYTES, CallLedger, unpack_wire
-from evalq.workers.ledger.keys import SHARED, SweepKeys, reading
+from evalq.workers.ledger.keys import SHARED, SweepKeys, decode_names, reading
 from evalq.workers.ledger.scripts import STEP
 from evalq.workers.ledger.sweep_model import CollectedOutputs, FolderCounts, SweepHeader, SweepStatus
 
@@ -144,6 +144,13 @@ class SweepLedger(CallLedger):
                 pipe.sismember(SweepKeys.of(run).recorded, call)
             recorded |= {call for call, there in zip(some, pipe.execute(), strict=True) if there}
         return recorded
+
+    def names(self) -> list[str]:
+        """The sweeps that have not expired, as far as they are listed; those of judges have a dot in their names."""
+        pipe = self.client.pipeline(transaction=False)
+        pipe.hkeys(SHARED.sweeps)
+        pipe.zrange(SHARED.closed, 0, -1)
+        return [name for listed in pipe.execute() for name in decode_names(listed)]
 
     def delete(self, run: str) -> None:
         """Delete a sweep."""

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -108,6 +108,8 @@ def _day(began: float) -> str:
 # Answers fetched at once; a single one may have many megabytes.
 _STEP = 8
 _OUTPUT_BYTES = 8000
+_MOST_RUNS = 100
+"""Runs that one finalising process takes: it costs more to start than a small report to make."""
 
 
 def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
@@ -207,22 +209,24 @@ class Finalisers:
         self._host = host or identity.host()
         self._failures = Failures(ledger)
         self._process: subprocess.Popen[bytes] | None = None
-        self._run = ""
+        self._runs: Sequence[str] = ()
+        self._at: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._output: IO[bytes] | None = None
         self.yields = False
 
     def start(self, sweeps: Sequence[str], runs: Sequence[str]) -> None:
-        """Start with the first of ``sweeps`` left to the fleet, or of complete ``runs``, unless a process is busy."""
+        """Start with the first of ``sweeps`` left to the fleet, or with complete ``runs``, unless a process is busy."""
         if not self.idle():
             return
         others = self._others()
         mine = [run for run in runs if not self._leaves(run, others)]
         self.yields = len(mine) < len(runs)
-        for run in mine[:1] if not sweeps else sweeps[:1]:
+        if some := sweeps[:1] or mine[:_MOST_RUNS]:
             if not sweeps:
-                # Counted first: a report that kills its process is tried REPORT_TRIES times, not for ever.
-                Reports(self._ledger, self._settings).begin(run)
-            self._begin(run)
+                # Counted first: a report that kills its process is tried REPORT_TRIES times, not for ever. The process
+                # counts those of the others.
+                Reports(self._ledger, self._settings).begin(some[0])
+            self._begin(some)
 
     def idle(self) -> bool:
         """Whether no process is busy. Reports a process that failed in the ledger."""
@@ -232,7 +236,9 @@ class Finalisers:
         if code is None:
             return False
         self._process, output = None, self._read_output()
-        if code:
+        if not code:
+            self._read_at()
+        else:
             died = f"its process was ended by {signal_name(-code)}; is there enough memory?" if code < 0 else ""
             lines = [line for line in output.splitlines() if line.strip()]
             self._fail(died or (lines[-1] if lines else f"its process ended with exit code {code}"), output)
@@ -244,16 +250,18 @@ class Finalisers:
             self._process.terminate()
             self._process.wait()
         self._read_output()
+        self._read_at()
 
-    def _begin(self, run: str) -> None:
-        self._run = run
+    def _begin(self, runs: Sequence[str]) -> None:
+        self._runs = runs
         try:
             if other := code_change("worker"):  # a new process would have that code, and skip the run
                 self._fail(f"{other}: restart this worker")
                 return
             self._output = tempfile.TemporaryFile(prefix="evalq-")  # noqa: SIM115 - read when the process has ended
+            self._at = tempfile.NamedTemporaryFile(prefix="evalq-")  # noqa: SIM115 - the same
             self._process = subprocess.Popen(  # noqa: S603 - this program's own module
-                child("evalq.workers.recovery.finaliser", run),
+                child("evalq.workers.recovery.finaliser", self._at.name, *runs),
                 env=without_secrets(os.environ),
                 stdin=subprocess.PIPE,
                 stdout=self._output,
@@ -278,9 +286,19 @@ class Finalisers:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
             return output.read().decode(errors="replace")
 
+    def _read_at(self) -> str:
+        """The run that the process was at, the first if it came to none; can be read once."""
+        if self._at is None:
+            return next(iter(self._runs), "")
+        with self._at as at:
+            self._at, number = None, int(at.seek(0, os.SEEK_END))
+        return self._runs[max(0, min(number, len(self._runs)) - 1)]
+
     def _fail(self, reason: str, output: str = "") -> None:
-        log.warning("run %s is not finished here: %s", self._run, output.strip() or reason)
-        self._failures.unreported(self._run, self._name, self._host, f"cannot make the report: {reason}")
+        # The others of this process are tried again at once.
+        run = self._read_at()
+        log.warning("run %s is not finished here: %s", run, output.strip() or reason)
+        self._failures.unreported(run, self._name, self._host, f"cannot make the report: {reason}")
 
     def _leaves(self, run: str, others: Set[str]) -> bool:
         """Whether this worker has failed at a run's report, and one of the ``others`` has not."""
@@ -293,10 +311,10 @@ class Finalisers:
         return Heartbeats(self._ledger.client).living(code_version()).keys() - {self._name}
 
 
-def main(run: str, settings: Any) -> int:
-    """Finalise ``run``, or begin the evaluation of a sweep left to the fleet; returns an exit code.
+def main(runs: Sequence[str], settings: Any, at: Callable[[], object] = lambda: None) -> int:
+    """Finalise each of ``runs``, or begin the evaluation of a sweep left to the fleet; returns an exit code.
 
-    The last line of the output is the reason of a failure.
+    Each run is announced by ``at``. The first failure ends the process: the last line of its output is the reason.
     """
     # The worker has checked these settings; reading the environment again could change them.
     chosen = Settings.model_construct(**settings)
@@ -305,9 +323,13 @@ def main(run: str, settings: Any) -> int:
     try:
         ledger = RunLedger(connect(chosen.ledger_address, chosen), chosen)
         left = UnattendedSweeps(SweepLedger(ledger.client, chosen), chosen)
-        if left.has(run):
-            left.evaluate(run, RunLedger(ledger.client, chosen, identity.driver_token()))
-        else:
+        for number, run in enumerate(runs):
+            at()
+            if left.has(run):
+                left.evaluate(run, RunLedger(ledger.client, chosen, identity.driver_token()))
+                continue
+            if number:
+                Reports(ledger, chosen).begin(run)
             finalise(run, ledger, chosen)
     except (EvalqError, redis.RedisError, OSError) as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
@@ -319,4 +341,7 @@ def main(run: str, settings: Any) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read())))
+    with open(sys.argv[1], "ab", buffering=0) as _at:
+        # A byte for each run: its worker counts them when this process has ended.
+        _ended = main(sys.argv[2:], msgspec.json.decode(sys.stdin.buffer.read()), lambda: _at.write(b"."))
+    sys.exit(_ended)

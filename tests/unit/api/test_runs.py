@@ -109,6 +109,9 @@ def test_numbers_that_say_nothing_are_refused_by_name(rows: Path, given: dict[st
     assert [path.name for path in rows.iterdir()] == ["results.csv"]
 
 
+KINDS = "a path, a data frame, a table, a record (a mapping), or a list"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -120,8 +123,8 @@ def test_numbers_that_say_nothing_are_refused_by_name(rows: Path, given: dict[st
         ({"tags": ["seed=3"]}, "tags=['seed=3']: a mapping of texts"),
         ({"params": "x"}, "params='x': a mapping"),
         ({"options": [1]}, "options=[1]: a mapping"),
-        ({"inputs": 3}, "inputs=3: a path, or a list of them"),
-        ({"inputs": ["results.csv", None]}, "inputs=None: a path, or a list of them"),
+        ({"inputs": 3}, f"inputs=3: {KINDS}"),
+        ({"inputs": ["results.csv", None]}, f"inputs=None: {KINDS}"),
         ({"suite": "\udc80"}, r"suite='\udc80': not text in UTF-8"),
         ({"tags": {"a": "\udc80"}}, r"tags={'a': '\udc80'}: not text in UTF-8"),
     ],

@@ -54,7 +54,7 @@ def test_a_sweep_that_lost_what_was_left_with_it_is_taken_off_the_list(
     server.client.delete(SweepKeys.of("left").left)
     if there:
         server.client.hset(SweepKeys.of("left").left, "left", there)
-    ended = finaliser.main("left", Settings(broker=server.url).model_dump(mode="json"))
+    ended = finaliser.main(["left"], Settings(broker=server.url).model_dump(mode="json"))
     assert (ended != 0) == bool(there), "damage is told"
     assert left.over() == []
 
@@ -79,7 +79,7 @@ def test_an_evaluator_that_exits_has_made_no_report(
         sys.exit(0)
 
     monkeypatch.setattr(finaliser, "finalise", section)
-    assert finaliser.main("run", Settings(broker=server.url).model_dump(mode="json")) == 1
+    assert finaliser.main(["run"], Settings(broker=server.url).model_dump(mode="json")) == 1
     assert capfd.readouterr().err.splitlines()[-1] == "the evaluator ended its process by sys.exit(0)"
 
 
