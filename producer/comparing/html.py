@@ -14,8 +14,10 @@ from evalq.producer.comparing.comparing import VERDICTS, MeasureFormat, comparis
 from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome
 from evalq.producer.comparing.samples import SampleAnswer, base_samples, folder_of, samples_in
 from evalq.producer.page.answers import ShownAnswer
+from evalq.producer.page.packing import language_in
 from evalq.producer.page.render import Html, element, joined, text
 from evalq.producer.page.side_by_side import side_by_side
+from evalq.producer.page.words import Data, page_language, word, written_in
 
 _SHOWN = 10
 _NO_MATHS = "tex2jax_ignore mathjax_ignore"
@@ -25,33 +27,42 @@ _NO_MATHS = "tex2jax_ignore mathjax_ignore"
 def comparison_html(base: RunCases, cand: RunCases, found: Sequence[MeasureComparison]) -> str:
     """All measures of two runs in one table, then the cases that changed most by each."""
     head = ("", "verdict", "baseline", "candidate", "change", "95 % between", "p worse", "cases", "missing")
-    title = element("h4", f"{cand.evaluator}: {cand.shown} against {base.shown}")
+    title = element("h4", Data(_against(f"{cand.evaluator}: {cand.shown}", base.shown)))
     details = [part for each in found for part in (_notes(each), _flips(each))]
     return _block(title, _table(head, [_measure(each) for each in found]), *details)
 
 
 def decision_html(decision: GateDecision) -> str:
     """The decision, a row for each check, and the notes."""
-    against = f" against {decision.baseline}" if decision.baseline else ""
-    over = headline(decision)
+    over = word(headline(decision))
     names = ", ".join(decision.folders or decision.candidates)
-    title = element("h4", f"{decision.decided}: {names}{against}{over and f' {over}'}")
-    rows = [(check.decided, check.metric, check.demand, check.reason, check.tier) for check in decision.checks]
+    against = _against(names, decision.baseline) if decision.baseline else names
+    title = element("h4", Data(f"{word(decision.decided)}: {against}{over and f' {over}'}"))
+    rows = [(each.decided, Data(each.metric), each.demand, each.reason, each.tier) for each in decision.checks]
     table = _table(("", "number", "has to be", "why", "tier"), rows)
     notes = element("ul", *[element("li", note) for note in decision.notes]) if decision.notes else None
     quarantined = [
-        (each.run, each.case, quarantine_text(each), each.reason, each.until) for each in decision.quarantined
+        (Data(each.run), Data(each.case), quarantine_text(each), Data(each.reason), each.until)
+        for each in decision.quarantined
     ]
     quarantine = _table(("run", "case", "quarantine", "reason", "until"), quarantined) if quarantined else None
     return _block(title, table, quarantine, notes)
 
 
+def _against(cand: str, base: str) -> str:
+    return _AGAINST.get(page_language(), _AGAINST["en"]).format(cand, base)
+
+
+_AGAINST = {"en": "{0} against {1}", "ko": "{0} ({1} 대비)"}
+"""Not in the table of words, since a name may be anything."""
+
+
 def _measure(found: MeasureComparison) -> tuple[object, ...]:
     seen, shown = found.observed, MeasureFormat(found.measure)
-    name, verdict = found.measure.name, element("b", VERDICTS[found.verdict])
+    name, verdict = Data(found.measure.name), element("b", VERDICTS[found.verdict])
     if seen is None:
         return name, verdict, "", "", "", "", "", 0, found.missing
-    between = f"{shown.change(seen.low)} and {shown.change(seen.high)}"
+    between = word(f"{shown.change(seen.low)} and {shown.change(seen.high)}")
     levels = shown.level(seen.base), shown.level(seen.cand), shown.change(seen.delta), between
     return name, verdict, *levels, f"{seen.p_worse:.2g}", f"{seen.cases:,}", f"{found.missing:,}"
 
@@ -61,7 +72,7 @@ def _notes(found: MeasureComparison) -> Html | None:
     shown = MeasureFormat(found.measure)
     notes = comparison_notes(found, found.observed, shown, str) if found.observed is not None else []
     name = found.measure.name
-    return element("ul", *[element("li", f"{name}: {note}") for note in notes]) if notes else None
+    return element("ul", *[element("li", Data(f"{name}: {word(note)}")) for note in notes]) if notes else None
 
 
 def _flips(found: MeasureComparison) -> Html | None:
@@ -69,21 +80,26 @@ def _flips(found: MeasureComparison) -> Html | None:
     parts = []
     for count, flips, what in ((found.lost, found.losses, "lost"), (found.won, found.wins, "won")):
         if count:
-            first = f", the first {_SHOWN}" if count > _SHOWN else ""
+            first = f", {word(f'the first {_SHOWN}')}" if count > _SHOWN else ""
             table = _table(("case", "baseline", "candidate"), [_flip(flip, shown) for flip in flips[:_SHOWN]])
-            summary = element("summary", f"{found.measure.name}: {plural(count, 'case')} {what}{first}")
+            counted = word(f"{plural(count, 'case')} {what}")
+            summary = element("summary", Data(f"{found.measure.name}: {counted}{first}"))
             parts.append(element("details", summary, table))
     return joined(*parts) if parts else None
 
 
 def _flip(flip: Flip, shown: MeasureFormat) -> tuple[object, ...]:
-    return flip.case, shown.answers(flip.base, flip.base_count), shown.answers(flip.cand, flip.cand_count)
+    return Data(flip.case), shown.answers(flip.base, flip.base_count), shown.answers(flip.cand, flip.cand_count)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Html:
     columns = element("tr", *[element("th", name, scope="col") for name in head])
-    body = [element("tr", *[element("td", cell) for cell in row]) for row in rows]
+    body = [element("tr", *map(_cell, row)) for row in rows]
     return element("table", element("thead", columns), element("tbody", *body))
+
+
+def _cell(value: object) -> Html:
+    return element("td", value, dir="auto") if isinstance(value, Data) else element("td", value)
 
 
 def _block(*children: object) -> str:
@@ -104,12 +120,22 @@ h4 { font-size: 1.3rem; margin: 0 0 1rem; } details { margin-top: 1rem; } body {
 
 
 def write_page(outcome: DecisionOutcome, name: str) -> bytes:
-    """The page of a decision or a comparison: the tables, then the answers to the cases that changed, side by side."""
+    """The page of a decision or a comparison: the tables, then the answers to the cases that changed, side by side.
+
+    It has the language of the candidate's report.
+    """
+    folder = next((found for run in outcome.runs if (found := folder_of(run)) is not None), None)
+    with written_in(language_in(folder)):
+        return _page(outcome).encode(errors="replace")  # file names may not be UTF-8
+
+
+def _page(outcome: DecisionOutcome) -> str:
     numbers = [Html(comparison_html(*pair)) for pair in outcome.pairs]
     if outcome.decision is not None:
         numbers = [Html(decision_html(outcome.decision))]
     if not numbers:
-        numbers = [element("h4", f"evalq {outcome.what}: {outcome.word}"), element("p", outcome.points[0].reason)]
+        reason = outcome.points[0].reason
+        numbers = [element("h4", f"evalq {outcome.what}: {outcome.word}"), element("p", Data(reason))]
     shown = [
         element("div", each, class_="numbers", tabindex="0", role="group", aria_label="Numbers") for each in numbers
     ]
@@ -117,15 +143,15 @@ def write_page(outcome: DecisionOutcome, name: str) -> bytes:
     if answers:
         head = f"Answers to the cases that changed most, at most {_CASES}, one of each run"
         shown.append(element("section", element("h2", head), *answers))
-    title = text(f"{outcome.word}: {', '.join(run.shown for run in outcome.runs) or f'evalq {outcome.what}'}")
+    title = text(f"{word(outcome.word)}: {', '.join(run.shown for run in outcome.runs) or f'evalq {outcome.what}'}")
     return (
-        '<!doctype html><!-- evalq-decision -->\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<!doctype html><!-- evalq-decision -->\n<html lang="{page_language()}"><head><meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{title} · evalq</title><style>{_style()}</style></head>\n"
         f"<body><main>{joined(*shown)}</main></body></html>\n"
-    ).encode(errors="replace")  # file names may not be UTF-8
+    )
 
 
 @cache
@@ -158,6 +184,10 @@ def _of_base(pair: ComparedRuns, cases: Sequence[str], *, passed: bool) -> dict[
     return _of_run(pair.base, cases, passed=passed) or base_samples(pair.base.named, pair.base.run, pair.cand, cases)
 
 
+def _why_failed(side: SampleAnswer | None) -> str:
+    return "" if side is None or side.passed else f", {word('failed')}: {side.reason}"
+
+
 def _side_by_side(cases: Sequence[str], base: dict[str, SampleAnswer], cand: dict[str, SampleAnswer]) -> Iterator[Html]:
     for case in cases:
         sides = base.get(case), cand.get(case)
@@ -165,7 +195,7 @@ def _side_by_side(cases: Sequence[str], base: dict[str, SampleAnswer], cand: dic
             continue
         question = next((side.question for side in sides if side is not None and side.question), "")
         heads = [
-            element("p", f"{label}{'' if side is None or side.passed else f', failed: {side.reason}'}", class_="role")
+            element("p", Data(f"{word(label)}{_why_failed(side)}"), class_="role")
             for label, side in zip(("Baseline", "Candidate"), sides, strict=True)
         ]
         answers = [None if side is None else ShownAnswer(side.answer) for side in sides]
@@ -173,5 +203,5 @@ def _side_by_side(cases: Sequence[str], base: dict[str, SampleAnswer], cand: dic
             "div",
             element("h3", case, dir="auto"),
             element("div", question, class_="said", dir="auto") if question else None,
-            side_by_side(answers, heads, lambda at: "Its answer is not in a run folder here."),
+            side_by_side(answers, heads, lambda at: word("Its answer is not in a run folder here.")),
         )

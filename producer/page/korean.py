@@ -389,5 +389,115 @@ KOREAN = {
     "The verdict is for cases like these, since repeats of this target may depend on each other": (
         "이 대상의 반복은 서로 독립이 아닐 수 있어, 판정은 이런 케이스 전체에 대한 것입니다"
     ),
+    # Decisions of a gate.
+    "verdict": "판정", "baseline": "기준선", "candidate": "비교 대상", "missing": "빠진 답", "number": "숫자",
+    "case": "케이스", "cases": "케이스", "change": "변화", "reason": "이유", "run": "실행", "why": "이유",
+    "has to be": "요구", "tier": "등급", "until": "기한", "quarantine": "격리", "critical": "필수",
+    "supporting": "보조", "{x} and {n} more": "{0} 외 {1}개", "{x} ({n} of {n})": "{0} ({2}개 중 {1}개)",
+    "{x} ({n} of {n} to {n} of {n})": "{0} ({2}개 중 {1}개에서 {4}개 중 {3}개로)",
+    "Numbers": "숫자", "Its answer is not in a run folder here.": "답이 있는 실행 폴더가 여기에 없습니다.",
+    "Answers to the cases that changed most, at most {n}, one of each run": (
+        "가장 많이 바뀐 케이스의 답, 최대 {0}개, 실행마다 하나씩"
+    ),
+    "({n} equal cases of the baseline's {n} and the candidate's {n})": (
+        "(기준선의 케이스 {1}개와 비교 대상의 케이스 {2}개 중 같은 것 {0}개)"
+    ),
+    "at least {n}": "{0} 이상", "at most {n}": "{0} 이하", "equals {x}": "{0}와 같음", "it is {n}": "값은 {0}",
+    "falls by at most {n}": "하락 {0} 이하", "gets worse by at most {n}": "나빠짐 {0} 이하",
+    "falls by at most {n} of the baseline": "하락, 기준선의 {0} 이하",
+    "gets worse by at most {n} of the baseline": "나빠짐, 기준선의 {0} 이하",
+    "at most {n} answers missing": "빠진 답 {0}개 이하",
+    "no case falls beyond chance": "우연을 넘어 나빠진 케이스 없음",
+    "no collapsed case": "붕괴한 케이스 없음", "no newly collapsed case": "새로 붕괴한 케이스 없음",
+    "as many repeats of each case": "케이스마다 같은 반복 수", "answers of its own": "자신의 새 답",
+    "each answer once": "답마다 한 번씩", "at least {n} answers": "답 {0}개 이상",
+    "the specification of the baseline": "기준선과 같은 명세", "no drop behind the baseline": "기준선 대비 하락 없음",
+    "no more answers lost than in the baseline": "기준선보다 더 많이 잃은 답 없음",
+    "every case passes {n} of {n}": "모든 케이스가 {1}번 중 {0}번 통과",
+    "every case that passed before passes": "전에 통과한 케이스는 모두 통과",
+    "every case that passed before has an answer": "전에 통과한 케이스는 모두 답이 있음",
+    "every case that passed before has all of its answers": "전에 통과한 케이스는 모든 답이 있음",
+    "changed by {n}, with 95 % between {n} and {n} for these cases ({n} to {n}, {n} cases)": (
+        "변화 {0}, 이 케이스들의 95 % 구간 {1} ~ {2} ({3}에서 {4}로, 케이스 {5}개)"
+    ),
+    "{n}, with 95 % between {n} and {n}": "{0}, 95 % 구간 {1} ~ {2}",
+    "it would be {x} if missing answers counted against it": "빠진 답을 실패로 세면 {0}",
+    "{n} of {n} cases fell beyond chance: {x}": "케이스 {1}개 중 {0}개가 우연을 넘어 나빠졌습니다: {2}",
+    "{n} case passed before and failed now: {x}": "전에 통과했으나 지금 실패한 케이스 {0}개: {1}",
+    "{n} cases passed before and failed now: {x}": "전에 통과했으나 지금 실패한 케이스 {0}개: {1}",
+    "{n} cases passed before and failed now": "전에 통과했으나 지금 실패한 케이스 {0}개",
+    "{n} case passed before and got no answer now: {x}": "전에 통과했으나 지금 답이 없는 케이스 {0}개: {1}",
+    "{n} cases passed before and got no answer now: {x}": "전에 통과했으나 지금 답이 없는 케이스 {0}개: {1}",
+    "{n} cases passed before and got no answer now": "전에 통과했으나 지금 답이 없는 케이스 {0}개",
+    "{n} case passed before and lack some of their answers now: {x}": (
+        "전에 통과했으나 지금 답 일부가 없는 케이스 {0}개: {1}"
+    ),
+    "{n} cases passed before and lack some of their answers now: {x}": (
+        "전에 통과했으나 지금 답 일부가 없는 케이스 {0}개: {1}"
+    ),
+    "{n} in both runs": "두 실행 모두에 {0}개", "as recorded": "기록된 답 기준",
+    "by statistics it would be {x}": "통계로는 {0}",
+    "{n} of {n} cases failing, {n} undecided": "케이스 {1}개 중 실패 {0}개, 미정 {2}개",
+    "the share is {n} on average, lowest {n} ({n} of {n}), with 95 % between {n} and {n}": (
+        "비율은 평균 {0}, 최저 {1} ({3}개 중 {2}개), 95 % 구간 {4} ~ {5}"
+    ),
+    "{n} cases with fewer than the {n} answers that it takes": "필요한 답 {1}개보다 적은 케이스 {0}개",
+    "{n} case with fewer than the {n} answers that it takes": "필요한 답 {1}개보다 적은 케이스 {0}개",
+    "even a case that always passes takes {n} answers to prove it": (
+        "항상 통과하는 케이스도 증명하려면 답 {0}개가 필요합니다"
+    ),
+    "{n} more in quarantine": "격리 {0}개 더",
+    "{n} case has fewer repeats than the others: {x}": "다른 케이스보다 반복이 적은 케이스 {0}개: {1}",
+    "{n} cases have fewer repeats than the others: {x}": "다른 케이스보다 반복이 적은 케이스 {0}개: {1}",
+    "If failures were left out, the candidate only looks good: a demand is GO only if it holds with all of them": (
+        "실패를 뺐다면 비교 대상은 좋아 보일 뿐입니다. 그 반복을 모두 실패로 세어도 지켜지는 요구만 GO입니다"
+    ),
+    "Record all repeats, or put `uneven_repeats: true` into the policy": (
+        "반복을 모두 기록하거나, 정책에 `uneven_repeats: true`를 넣으세요"
+    ),
+    "The candidate gave no usable answer for {n} of {n} answers ({x}): more than in the baseline beyond chance": (
+        "비교 대상은 답 {1}개 중 {0}개에서 쓸 수 있는 답을 주지 않았습니다 ({2}): 우연을 넘어 기준선보다 많습니다"
+    ),
+    "{n} of {n} in the baseline": "기준선에서는 {1}개 중 {0}개",
+    "{n} cases without any answer": "답이 전혀 없는 케이스 {0}개",
+    "{n} case without any answer": "답이 전혀 없는 케이스 {0}개",
+    "{x}: evalq cannot name a case as worse: {n} answers a case are too few for that": (
+        "{0}: 케이스마다 답이 {1}개뿐이라, 나빠진 케이스의 이름을 들 수 없습니다"
+    ),
+    "{x}: evalq cannot name a case as worse: one answer a case is too few for that": (
+        "{0}: 케이스마다 답이 하나뿐이라, 나빠진 케이스의 이름을 들 수 없습니다"
+    ),
+    "{x}: this comparison sees a fall from {n} on (SUSPECT), and shows one beyond {n} from about {n} on (NO-GO), in "
+    "four of five runs": (
+        "{0}: 이 비교는 다섯 번 중 네 번, {1}부터 하락을 알아내고 (SUSPECT), 약 {3}부터 {2}를 넘는 하락을 "
+        "보입니다 (NO-GO)"
+    ),
+    "{x}: {n} cases without a record: all of their answers are missing": (
+        "{0}: 레코드가 없는 케이스 {1}개: 그 답이 모두 빠졌습니다"
+    ),
+    "{x}: {n} case without a record: all of their answers are missing": (
+        "{0}: 레코드가 없는 케이스 {1}개: 그 답이 모두 빠졌습니다"
+    ),
+    "{x}: {n} missing answers (errors, dead, unanswered or left out); they are no scores": (
+        "{0}: 빠진 답 {1}개 (오류, 프로세스 종료, 답 없음, 기록에서 빠짐). 점수로 세지 않습니다"
+    ),
+    "{x}: {n} missing answer (errors, dead, unanswered or left out); they are no scores": (
+        "{0}: 빠진 답 {1}개 (오류, 프로세스 종료, 답 없음, 기록에서 빠짐). 점수로 세지 않습니다"
+    ),
+    "no run counts its answers by kind: count them (checks: --diversity text), or omit `collapse`": (
+        "답을 종류별로 센 실행이 없습니다. 종류를 세거나 (checks: --diversity text), `collapse`를 빼세요"
+    ),
+    "counts all the same: {x}": "격리 없이 셉니다: {0}", "set aside: {x}": "격리함: {0}",
+    "its quarantine ended on {n}-{n}-{n}": "격리 기한이 {0}-{1}-{2}에 끝났습니다",
+    "{n} of its answers are missing, which quarantine does not excuse": (
+        "답 {0}개가 빠졌고, 격리는 이를 봐주지 않습니다"
+    ),
+    "unknown: {n} of {n} answers passed in {n} earlier run of one target": (
+        "알 수 없음: 같은 대상의 이전 실행 {2}개에서 답 {1}개 중 {0}개 통과"
+    ),
+    "unknown: {n} of {n} answers passed in {n} earlier runs of one target": (
+        "알 수 없음: 같은 대상의 이전 실행 {2}개에서 답 {1}개 중 {0}개 통과"
+    ),
+    "{n} of {n} now": "지금은 {1}개 중 {0}개",
 }
 # fmt: on

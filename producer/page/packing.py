@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
+from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, report_language
 from evalq.evalcore.errors import EvalqError, WireError
 from evalq.evalcore.files import open_input, replacing
@@ -241,6 +242,14 @@ def language_of(evaluator: Evaluator[Any, Any], folder: RunFolder | None) -> str
     with contextlib.suppress(EvalqError, OSError):
         options = folder.info().request.options if folder is not None else options
     return report_language(evaluator, options)
+
+
+def language_in(folder: RunFolder | None) -> str:
+    """The language of the report in a run's folder; English without one, and for an evaluator that is not here."""
+    with contextlib.suppress(EvalqError, OSError, KeyError):
+        if folder is not None:
+            return language_of(plugins.get(folder.report()["evaluator"]), folder)
+    return "en"
 
 
 # Records are packed first, since the page says how many are left out.

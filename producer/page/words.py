@@ -45,6 +45,12 @@ def word(text: str) -> str:
     return text if language == "en" else _translated(language, text)
 
 
+class Data(str):
+    """A text of others within evalq's own: pages leave it as it is."""
+
+    __slots__ = ()
+
+
 _LETTER = re.compile("[A-Za-z]")
 
 

@@ -133,6 +133,48 @@ def test_no_fixed_english_is_left_on_korean_pages_of_a_viewer(here: Path) -> Non
             assert english_in(browser.get(path).body, "one", "two") == [], path
 
 
+_POLICY = """gates:
+  - {metric: checks.pass_rate, max_drop: 0.05}
+  - {metric: checks.pass_rate, min: 0.8, max: 1}
+  - {metric: checks.pass_rate, max_relative_drop: 0.1, tier: advisory}
+  - {metric: checks.pass_rate, per_case: {min_passes: 1, of: 2}, tier: supporting}
+collapse: none
+quarantine: [{case: c7, reason: Records}, {case: c8, reason: known, until: 2020-01-01}]
+"""
+
+
+def test_no_fixed_english_is_left_on_korean_pages_of_decisions(here: Path) -> None:
+    """They have the language of the candidate's report; names and what judges and checks wrote stay as they are."""
+    folders = [checked("base", 0, "--lang", "ko"), checked("falls", 9, "--lang", "ko")]
+    folders += [checked("lost", 3, "--lang", "ko", lost=True), checked("english", 9)]
+    (here / "policy.yaml").write_text(_POLICY)
+    base, *candidates = (f"evalq-runs/{each.path.name}" for each in folders)
+    for cand in candidates:
+        gate = ["gate", cand, "--policy", "policy.yaml", "--baseline", base]
+        for words in (["compare", base, cand], gate, [*gate, "--as-recorded"]):
+            assert CliRunner().invoke(cli, [*words, "-o", "page.html"]).exit_code in (0, 1, 4)
+            page = (here / "page.html").read_text()
+            if cand.endswith("english"):
+                assert '<html lang="en">' in page
+                assert not _HANGUL.search(page)
+                continue
+            names = (base, cand, "pass_rate", "score", "GO", "NO-GO", "SUSPECT", "INCONCLUSIVE", "contains")
+            others = re.compile('wanted "yes", found no|output: boom')
+            assert [each for each in english_in(page, *names) if not others.search(each)] == []
+            assert '<td dir="auto">checks.pass_rate</td>' in page or words[0] == "compare"
+
+
+def test_a_suite_says_the_language_of_its_reports(here: Path) -> None:
+    """By run, as an option of its evaluator."""
+    checked("outputs", 3)
+    runs = [{"evaluator": "checks", "cases": ["cases.json"], "outputs": ["outputs.jsonl"], "name": "one"}]
+    runs.append({**runs[0], "name": "two", "lang": "ko"})
+    (here / "suite.json").write_text(json.dumps({"runs": runs}))
+    assert CliRunner().invoke(cli, ["run", "suite.json", "--inline", "--quiet", "--out", "all"]).exit_code == 0
+    pages = [next((here / "all").glob(f"*{name}*/report.html")).read_text()[16:32] for name in ("one", "two")]
+    assert pages == ['<html lang="en">', '<html lang="ko">']
+
+
 def test_what_others_wrote_stays_as_it_is(here: Path) -> None:
     """Cases, questions and answers that are called like a word of the table."""
     folder = checked("one", 3, "--lang", "ko")
