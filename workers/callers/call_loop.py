@@ -261,10 +261,17 @@ class CallLoop:
         asked = call_of(header, prompt, call // header.cases)
         attempts = list[Answered | Failure | Attempt]()
         dialogue = Dialogue(self._agent.caller, asked, prompt)
+
+        async def keep() -> bool:
+            """Have the folder keep the conversation so far: its answers are paid, and no kill may lose them."""
+            await self._keep_talk(call, dialogue, attempts)
+            return not (self._stopped or self.failed)
+
         if call in self._talked and (state := await asyncio.to_thread(self._talks.known, call)) is not None:
             try:
                 attempts += dialogue.restore(state)
-                await dialogue.prepare()
+                if not await dialogue.prepare(keep):
+                    return
             except WireError:
                 # Another version of evalq kept it: the conversation begins anew, and its attempts give no output.
                 paid, _ = self._talked.pop(call)
@@ -291,11 +298,7 @@ class CallLoop:
                     break
                 continue
             if isinstance(result, Answered) and dialogue.take(result):
-                await self._keep_talk(call, dialogue, attempts)
-                if self._stopped or self.failed:
-                    break
-                await dialogue.prepare()
-                if not self._again(call):
+                if not await keep() or not await dialogue.prepare(keep) or not self._again(call):
                     break
                 voice = self._voice(dialogue)
                 tries = Tries(voice.named.target)
@@ -327,7 +330,7 @@ class CallLoop:
         return self._user
 
     async def _keep_talk(self, call: int, dialogue: Dialogue, attempts: Sequence[Answered | Failure | Attempt]) -> None:
-        """Have the folder keep a conversation so far: its answers are paid, and no kill may lose them."""
+        """Have the folder keep a conversation so far, in which the ``attempts`` are paid."""
         done = recorded_attempts(attempts, self._named)
         cost = sum(attempt.cost or 0.0 for attempt in done)
         await asyncio.to_thread(self._talks.keep, call, len(done), cost, dialogue.state(done))

@@ -6,7 +6,7 @@ attempt of the answer. The conversation is what the next call gets, and in the e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -130,7 +130,7 @@ class Dialogue:
             dict(given.extra) if given is not None else {},
         )
         box = self._caller.tools
-        if calls and box is not None and box.answers:
+        if calls and box is not None and not box.ends(call.name for call in calls):
             self._bound = self._in_turn >= box.max_turns
             if not self._bound:
                 self._pending = calls
@@ -188,20 +188,28 @@ class Dialogue:
             return "bad_output", f"it said {self._user.stop} before the agent said anything"
         return "bad_output", "" if stop or said.strip() else _SILENT
 
-    async def prepare(self) -> None:
-        """Have the tools answered that the model called, or say what the user says next."""
-        if self._pending:
-            # The list stays until all are answered: a conversation that is restored has none of them answered.
-            for call in self._pending:
-                await self._use(call, str(call.id))
-            self._pending = []
-            return
-        if self._user is not None:
-            return
-        said = {"role": "user", "content": self._left.pop(0)}
-        self._messages.append(said)
-        self._sent.append(said)
-        self._in_turn = 0
+    async def prepare(self, keep: Callable[[], Awaitable[bool]]) -> bool:
+        """Have the tools answered that the model called, or say what the user says next.
+
+        ``keep`` keeps the `state` after each call of a tool: then a kill has no tool called again whose result is
+        known. It returns False if this process is to end the conversation here; so does this function.
+        """
+        if not self._pending:
+            # A simulated user is asked; and the tools of a conversation may have been answered in another process.
+            if self._user is None and self._messages[-1]["role"] == "assistant":
+                said = {"role": "user", "content": self._left.pop(0)}
+                self._messages.append(said)
+                self._sent.append(said)
+                self._in_turn = 0
+            return True
+        assert self._caller.tools is not None
+        while self._pending:
+            call = self._pending[0]
+            await self._use(call, str(call.id))
+            del self._pending[0]
+            if not self._caller.tools.repeats(call) and not await keep():
+                return False
+        return True
 
     def state(self, attempts: Sequence[Attempt]) -> bytes:
         """The conversation so far with its ``attempts``, after an answer that another call follows."""

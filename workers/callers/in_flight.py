@@ -198,10 +198,15 @@ class InFlightCalls:
             return None
         request = call_of(self._header, prompt, repeat)
         dialogue = Dialogue(session.caller, request, prompt)
+
+        async def keep() -> bool:
+            return await self._keep_talk(call, dialogue, attempts)
+
         if dialogue.may_go_on and (known := await self._talk(call)) is not None:
             with contextlib.suppress(WireError):  # damaged: the conversation begins anew
                 attempts += dialogue.restore(known)
-                await dialogue.prepare()
+                if not await dialogue.prepare(keep):
+                    return None
         voice = self._voice(dialogue)
         tries = Tries(voice.named.target)
         while True:
@@ -220,9 +225,8 @@ class InFlightCalls:
                 self.withdraw()  # until the next claim: one call then probes whether the target is back
                 return None
             if isinstance(result, Answered) and dialogue.take(result):
-                if not await self._keep_talk(call, dialogue, attempts):
+                if not await keep() or not await dialogue.prepare(keep):
                     return None
-                await dialogue.prepare()
                 # Each call of the model is an attempt of the budget.
                 if await self._again(call) <= 0:
                     return None

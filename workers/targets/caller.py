@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
@@ -23,7 +23,7 @@ from evalq.workers.targets.answers import Answered, Call, Failure, off_loop
 from evalq.workers.targets.target import NamedTarget, RetryRule, Target
 
 if TYPE_CHECKING:
-    from evalq.workers.targets.providers.tools import ToolBox
+    from evalq.workers.targets.providers.tools import TakesTools, ToolBox
 
 R = TypeVar("R", Answered, Failure)
 
@@ -56,7 +56,7 @@ class Caller:
         try:
             await self._client.open()
             if self.tools is not None:
-                await self.tools.open()
+                await self.tools.open(cast("TakesTools", self._client))
         except BaseException as error:
             await self._close()
             if isinstance(error, ConfigError):
@@ -113,7 +113,7 @@ class Caller:
     def _is_between(self, answer: Answered) -> bool:
         """Whether the model's tools are answered, so that the answer goes on."""
         calls = answer.envelope.tool_calls if answer.envelope is not None else None
-        return bool(calls) and self.tools is not None and self.tools.answers
+        return bool(calls) and self.tools is not None and not self.tools.ends(str(call["name"]) for call in calls or ())
 
     def _scrubbed(self, result: Answered | Failure) -> Answered | Failure:
         """The result without the target's secrets, which a server may send back; cuts are counted and noted."""

@@ -19,10 +19,10 @@ from evalq.evalcore.records.answers import BadAnswer, read_envelope
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.workers.processes.system import require_forks, signal_name
 from evalq.workers.targets.answers import Answered, Call, Failure, answered
-from evalq.workers.targets.group import MARK, Group
+from evalq.workers.targets.group import Group, Guard
 from evalq.workers.targets.target import Client, Name, ParameterTarget
 
-_Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class CommandTarget(ParameterTarget):
@@ -31,7 +31,7 @@ class CommandTarget(ParameterTarget):
     takes_envelopes: ClassVar[bool] = True
 
     kind: Literal["command"]
-    argv: tuple[_Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
+    argv: tuple[Argument, ...] = Field(min_length=1, description="The program and its arguments; no shell reads them")
     env: tuple[Name, ...] = Field(
         default=(), description="Variables it gets besides PATH, HOME, LANG, TMPDIR and the key's; no other"
     )
@@ -52,21 +52,11 @@ class CommandTarget(ParameterTarget):
 
 
 # What programs commonly need. Any other variable may hold a secret, and has to be named in the targets file.
-_ALWAYS = ("PATH", "HOME", "LANG", "TMPDIR")
+BASIC_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
 _SHOWN = 200
 _REST_SECONDS = 1.0
 """So long a program's own children may write on after it has ended."""
-_LIMITED = (
-    '( { read -r _ <"/dev/fd/$1"; read -r me _ </proc/self/stat; '
-    f'for one in $(cd /proc && grep -lsF "{MARK}=${MARK}" [0-9]*/environ); do '
-    '[ "${one%/*}" = "$me" ] || kill -KILL "${one%/*}"; done; kill -KILL 0; } </dev/null >/dev/null 2>&1 & ); '
-    'ulimit -v "$2" && shift 2 && exec "$@"'
-)
-"""A guard in the program's group, but no child of it, ends it when the process that calls is gone: what has its mark,
-wherever that is, and the group, itself with it."""
-
-
-_NOT_STARTED = (126, 127)
+NOT_STARTED = (126, 127)
 """Exit codes of a shell for a program that it may not execute, or does not find."""
 
 
@@ -74,30 +64,27 @@ class CommandClient:
     """A target of kind command: a process, in a group of its own, for each call."""
 
     def __init__(self, target: CommandTarget, folder: Path, environment: Mapping[str, str]) -> None:
-        names = (*_ALWAYS, *target.env, *((target.api_key_env,) if target.api_key_env else ()))
+        names = (*BASIC_VARIABLES, *target.env, *((target.api_key_env,) if target.api_key_env else ()))
         self._target = target
         self._folder = folder
         self._environment = {name: environment[name] for name in names if name in environment}
-        self._guarded, self._alive = os.pipe()  # its other end is closed with this process, killed or not
+        self._guard = Guard()
 
     async def open(self) -> None:
         """Nothing to do before the first call."""
 
     async def close(self) -> None:
         """End what still runs."""
-        # The guards read the end of this pipe, and end what still runs.
-        os.close(self._alive)
-        os.close(self._guarded)
+        self._guard.close()
 
     async def call(self, call: Call) -> Answered | Failure:
         """Run the program; cancelled (as a call that takes too long is), all that it started is killed."""
         began = time.monotonic()
-        limited = (str(self._guarded), str(self._target.max_megabytes << 10), *self._target.argv)
         group = Group(
-            *("/bin/sh", "-c", _LIMITED, "evalq", *limited),
+            *self._guard.command(self._target.argv, address_space_megabytes=self._target.max_megabytes),
             cwd=self._folder,
             env=self._environment | ({"TRACEPARENT": call.traceparent} if call.traceparent else {}),
-            pass_fds=(self._guarded,),
+            pass_fds=self._guard.descriptors,
         )
         try:
             stdin, (stdout, stderr) = await group.pipes()
@@ -118,10 +105,10 @@ class CommandClient:
             code = await asyncio.shield(group.end())
         seconds, text = time.monotonic() - began, out.decode(errors="replace")
         if code != 0:
-            said = _tail(err.decode(errors="replace"))
-            missing = code in _NOT_STARTED and not text
-            what = "the program cannot be started" if missing else f"the program {_ended(code)}"
-            advice = missing and _advice(self._target.argv[0], self._folder, self._environment.get("PATH"))
+            said = tail_of(err.decode(errors="replace"))
+            missing = code in NOT_STARTED and not text
+            what = "the program cannot be started" if missing else f"the program {how_ended(code)}"
+            advice = missing and start_advice(self._target.argv[0], self._folder, self._environment.get("PATH"))
             reason = what + (f": {said}" if said else "") + (f"; {advice}" if advice else "")
             return Failure(
                 kind="server", reason=reason, text=text, latency_seconds=seconds, down=missing, connected=not missing
@@ -134,7 +121,7 @@ class CommandClient:
             return Failure(kind="bad_output", reason=f"not an envelope: {error}", text=text, latency_seconds=seconds)
 
 
-def _advice(program: str, folder: Path, search: str | None) -> str:
+def start_advice(program: str, folder: Path, search: str | None) -> str:
     """What to do about a ``program`` that a shell cannot start in ``folder``; "" if nothing is seen."""
     if program in (".", ".."):
         return f"{program} is a folder: name a program in it"
@@ -198,11 +185,11 @@ async def _end_of(stream: asyncio.StreamReader) -> bytes:
     return data
 
 
-def _tail(text: str) -> str:
+def tail_of(text: str) -> str:
     """The last words of a text: whole ones, since the rest of one that was cut could be the rest of a secret."""
     shown = " ".join(text.split())
     return shown if len(text) < _SHOWN else shown[-_SHOWN:].partition(" ")[2]
 
 
-def _ended(code: int) -> str:
+def how_ended(code: int) -> str:
     return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"

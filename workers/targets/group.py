@@ -15,7 +15,7 @@ import secrets
 import signal
 import subprocess
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import IO, Any, NamedTuple
@@ -137,6 +137,41 @@ class Group:
             return os.waitid(os.P_PID, self._leader.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
+
+
+_GUARDED = (
+    '( { read -r _ <"/dev/fd/$1"; read -r me _ </proc/self/stat; '
+    f'for one in $(cd /proc && grep -lsF "{MARK}=${MARK}" [0-9]*/environ); do '
+    '[ "${one%/*}" = "$me" ] || kill -KILL "${one%/*}"; done; kill -KILL 0; } </dev/null >/dev/null 2>&1 & ); '
+    'ulimit "$2" "$3" && shift 3 && exec "$@"'
+)
+"""A guard in the program's group, but no child of it, ends it when the process that calls is gone: what has its mark,
+wherever that is, and the group, itself with it."""
+
+
+class Guard:
+    """Ends the groups that are started with its `command` when this process ends, killed or not."""
+
+    def __init__(self) -> None:
+        self._guarded, self._alive = os.pipe()  # its other end is closed with this process
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The ``pass_fds`` of a guarded group."""
+        return (self._guarded,)
+
+    def command(
+        self, argv: Sequence[str], *, address_space_megabytes: int = 0, data_megabytes: int = 0
+    ) -> tuple[str, ...]:
+        """The command that runs ``argv`` guarded and within one of the limits, which is not 0."""
+        limit = ("-v", address_space_megabytes) if address_space_megabytes else ("-d", data_megabytes)
+        return ("/bin/sh", "-c", _GUARDED, "evalq", str(self._guarded), limit[0], str(limit[1] << 10), *argv)
+
+    def close(self) -> None:
+        """End what still runs. Only once."""
+        # The guards read the end of this pipe.
+        os.close(self._alive)
+        os.close(self._guarded)
 
 
 class _Signs(NamedTuple):

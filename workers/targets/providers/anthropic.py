@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -80,13 +80,15 @@ class AnthropicClient(ModelClient):
         if target.json_schema:
             form = {"type": "json_schema", "schema": target.read_schema(folder)}
             self._fixed["output_config"] = {**self._fixed.get("output_config", {}), "format": form}
-        if target.tools is not None:
-            self._fixed["tools"] = [
-                {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
-                for tool in target.tool_list
-            ]
+        self.offer(target.tool_list)
         if target.stream:
             self._fixed["stream"] = True
+
+    def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        self._fixed["tools"] = [
+            {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+            for tool in tools
+        ]
 
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         talk = read_conversation(system, call.chat)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote
@@ -94,18 +94,19 @@ class BedrockClient(ModelClient):
             schema = {"name": "answer", "schema": msgspec.json.encode(target.read_schema(folder)).decode()}
             form = {"type": "json_schema", "structure": {"jsonSchema": schema}}
             self._fixed["outputConfig"] = {**self._fixed.get("outputConfig", {}), "textFormat": form}
+        self.offer(target.tool_list)
 
-        if target.tools is not None:
-            specs = [
-                {
-                    "name": tool["name"],
-                    # It takes no empty one.
-                    **({"description": tool["description"]} if tool["description"] else {}),
-                    "inputSchema": {"json": tool["parameters"]},
-                }
-                for tool in target.tool_list
-            ]
-            self._fixed["toolConfig"] = {**self._fixed.get("toolConfig", {}), "tools": [{"toolSpec": s} for s in specs]}
+    def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        specs = [
+            {
+                "name": tool["name"],
+                # It takes no empty one.
+                **({"description": tool["description"]} if tool["description"] else {}),
+                "inputSchema": {"json": tool["parameters"]},
+            }
+            for tool in tools
+        ]
+        self._fixed["toolConfig"] = {**self._fixed.get("toolConfig", {}), "tools": [{"toolSpec": s} for s in specs]}
 
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         talk = read_conversation(system, call.chat)

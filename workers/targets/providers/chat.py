@@ -225,6 +225,15 @@ class ModelClient(PostingClient):
             return bad_reply(reply, error.reason, reply.text, kind=error.kind)
         return outcome(reply, said)
 
+    def offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Send these tools, {name, description, parameters} each, with each call."""
+        if tools:
+            self._offer(tools)
+
+    def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Put tools into what is sent. Raises ConfigError."""
+        raise ConfigError("a target of this kind cannot be offered tools")
+
     @abstractmethod
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         """The JSON to send. Raises ConfigError for what this API cannot be asked."""

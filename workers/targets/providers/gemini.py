@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote
@@ -86,13 +86,15 @@ class GenerateContentClient(ModelClient):
             settings["responseJsonSchema"] = target.read_schema(folder)
         if settings:
             self._fixed["generationConfig"] = {**self._fixed.get("generationConfig", {}), **settings}
+        self._own_tools = self._fixed.get("tools", ())
+        self.offer(target.tool_list)
 
-        if target.tools is not None:
-            listed = [
-                {"name": tool["name"], "description": tool["description"], "parametersJsonSchema": tool["parameters"]}
-                for tool in target.tool_list
-            ]
-            self._fixed["tools"] = [*self._fixed.get("tools", ()), {"functionDeclarations": listed}]
+    def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        listed = [
+            {"name": tool["name"], "description": tool["description"], "parametersJsonSchema": tool["parameters"]}
+            for tool in tools
+        ]
+        self._fixed["tools"] = [*self._own_tools, {"functionDeclarations": listed}]
 
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         talk = read_conversation(system, call.chat)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -60,12 +60,14 @@ class ChatClient(ModelClient):
     ) -> None:
         super().__init__(target, folder, urls, key, key_header=key_header)
         self._fixed = {"model": target.model, **target.options, **_response_format(target, folder)}
-        if target.tools is not None:
-            self._fixed["tools"] = [{"type": "function", "function": tool} for tool in target.tool_list]
+        self.offer(target.tool_list)
         if target.stream:
             options = self._fixed.get("stream_options")
             counted = {"include_usage": True, **(options if isinstance(options, dict) else {})}
             self._fixed |= {"stream": True, "stream_options": counted}
+
+    def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        self._fixed["tools"] = [{"type": "function", "function": tool} for tool in tools]
 
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}] if system else []

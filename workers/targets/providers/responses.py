@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -47,10 +47,12 @@ class ResponsesClient(ModelClient):
             self._fixed["text"] = {**self._fixed.get("text", {}), "format": form}
         elif target.json_mode:
             self._fixed["text"] = {**self._fixed.get("text", {}), "format": {"type": "json_object"}}
-        if target.tools is not None:
-            self._fixed["tools"] = [{"type": "function", **tool} for tool in target.tool_list]
+        self.offer(target.tool_list)
         if target.stream:
             self._fixed["stream"] = True
+
+    def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        self._fixed["tools"] = [{"type": "function", **tool} for tool in tools]
 
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         talk = read_conversation(system, call.chat)
