@@ -152,6 +152,7 @@ GROUPS = {
     "fleet": "The fleet",
     "runs": "Runs",
     "calls": "Live calls",
+    "traces": "Followed traces",
     "server": "The ledger's server",
     "exporter": "The exporter",
 }

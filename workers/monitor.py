@@ -14,7 +14,7 @@ import redis
 from evalq.evalcore.compare.drift import DriftState
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.workers.broker.publisher import Broker
-from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats, evaluators_of, unhealthy_of
+from evalq.workers.ledger.heartbeats import CallerFacts, FollowerFacts, Heartbeats, evaluators_of, unhealthy_of
 from evalq.workers.ledger.history import Entry, read_entry, read_recent, read_states
 from evalq.workers.ledger.progress import ENDED_STATES
 from evalq.workers.ledger.scripts import MONITOR, script_text
@@ -24,7 +24,7 @@ from evalq.workers.servers.connections import connect
 from evalq.workers.servers.errors import SERVER_ERRORS, explained
 from evalq.workers.settings import Settings
 
-_Struct = TypeVar("_Struct", SweepHeader, CallerFacts)
+_Struct = TypeVar("_Struct", SweepHeader, CallerFacts, FollowerFacts)
 
 
 RECENT_RUNS = 10
@@ -122,6 +122,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     histories: list[Newest]
     server: ServerFacts
     unserved: list[UnservedRun] = []
+    followers: list[FollowerFacts] = []
+    """Processes that follow traces, or did in the last days."""
 
     @property
     def last_commit(self) -> float:
@@ -193,7 +195,8 @@ def read_snapshot(
     if unacked:
         pipe.hlen(TRANSPORT.unacked)
     reply, info, *held = pipe.execute()
-    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers, unserved = reply
+    now, states, chunks, oldest, totals, calls, workers, lengths, version, histories, sweeps, callers, *rest = reply
+    unserved, followers = rest
     waiting = _counts(lengths)
     if elsewhere is not None:
         waiting = dict(elsewhere(waiting))
@@ -214,6 +217,7 @@ def read_snapshot(
         histories=before.histories if before and version.decode() == known else newest,
         server=_server(info, now / 1000),
         unserved=[UnservedRun(run.decode(), max(0, now - since) / 1000) for run, since in unserved],
+        followers=_decode_valid(followers, FollowerFacts),
     )
 
 

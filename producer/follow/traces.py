@@ -6,10 +6,14 @@ time leaves each trace in one window: in the one that the state knows, or in the
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
+import secrets
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,13 +23,16 @@ from evalq.evalcore.errors import InputError, UsageError, WireError
 from evalq.evalcore.files import open_raw, read_plain, replacing, write_atomic
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.records.traces.otlp import Gathered, Trace
-from evalq.evalcore.records.traces.otlp_files import Message, whole_messages
-from evalq.evalcore.records.traces.recording import NAME, SUFFIXES, Keeps, write_traces
+from evalq.evalcore.records.traces.otlp_files import MOST_MESSAGE, Message, whole_messages
+from evalq.evalcore.records.traces.recording import NAME, SUFFIXES, Keeps, Written, write_traces
 
 STATE = "traces.state"
 _KEPT = "pending-{}"
+_READING = ".reading-"
 _HEAD = 256
 _BLOCK = 64 << 20
+_ABSENT = 100
+"""A file is forgotten after so many passes without it: a rotation may rename it while a pass lists the folder."""
 _OLD = 20
 """A trace without a root is given up after so many times the time that a whole one waits."""
 _KNOWN_WINDOWS = 500
@@ -33,19 +40,49 @@ _KNOWN_WINDOWS = 500
 
 
 class ReadFile(msgspec.Struct):
-    """A file and how much of it was read; ``head`` are its first bytes, since numbers of removed files come again."""
+    """A file and how much of it was read.
+
+    ``head`` are its first bytes and ``tail`` the last that were read: the number of a removed file comes again, and
+    files of one service begin alike. ``absent`` counts the passes that did not find it.
+    """
 
     device: int
     inode: int
     head: bytes
     read: int = 0
     messages: int = 0
+    tail: bytes = b""
+    absent: int = 0
+
+
+class FollowTotals(msgspec.Struct):
+    """All that was counted since the beginning.
+
+    Of windows that were made: ``traces``, those that no `where` selects, calls of tools and their errors. Of windows
+    that were evaluated: traces by their results, tokens and cost. ``lag`` is the seconds from the end of the newest
+    trace of the last window to its result.
+    """
+
+    traces: int = 0
+    left_out: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    tokens: float = 0.0
+    cost: float = 0.0
+    lag: float | None = None
 
 
 class FollowState(msgspec.Struct):
-    """What was read, the time of the last span of each waiting trace, and the windows that were made and evaluated."""
+    """What was read, the time of the last span of each waiting trace, and the windows that were made and evaluated.
+
+    ``ended`` says when the newest trace of each window ended that is not evaluated, in nanoseconds since 1970.
+    """
 
     given: list[str]
+    id: str = ""
     files: list[ReadFile] = []
     waiting: dict[str, float] = {}
     window: int = 0
@@ -54,6 +91,8 @@ class FollowState(msgspec.Struct):
     late: int = 0
     doubled: int = 0
     unread: int = 0
+    totals: FollowTotals = msgspec.field(default_factory=FollowTotals)
+    ended: dict[int, int] = {}
     schema: str = "evalq.follow-traces/1"
 
 
@@ -63,14 +102,17 @@ class FollowedTraces:
     def __init__(self, folder: Path, given: Sequence[str], settle: float, keeps: Keeps) -> None:
         self._folder, self._settle, self._keeps = folder, settle, keeps
         self.state = self._load(given)
-        self._done = set(self._known())
+        for left in folder.glob(f"{_READING}*"):  # of a killed process; the caller has the folder for itself
+            shutil.rmtree(left, ignore_errors=True)
+        self._windows: deque[list[str]] = deque(self._known(), maxlen=_KNOWN_WINDOWS)
+        self._done = {trace for window in self._windows for trace in window}
         self.news: list[str] = []
         """What there is to say of the last `gather`."""
 
     def _load(self, given: Sequence[str]) -> FollowState:
         path, absolute = self._folder / STATE, [os.path.abspath(each) for each in given]  # noqa: PTH100 - links stay
         if not path.exists():
-            return FollowState(absolute)
+            return FollowState(absolute, secrets.token_hex(6))
         try:
             state = msgspec.json.decode(read_plain(path), type=FollowState)
         except (ValueError, RecursionError) as error:
@@ -79,13 +121,19 @@ class FollowedTraces:
             raise UsageError(f"{self._folder}: this run follows other files: {', '.join(state.given)}")
         return state
 
-    def _known(self) -> Iterator[str]:
-        """The traces of the last windows."""
+    def _known(self) -> Iterator[list[str]]:
+        """The traces of each of the last windows."""
         for number in range(max(1, self.state.window - _KNOWN_WINDOWS + 1), self.state.window + 1):
-            path = self.window_path(number)
-            if path.is_file():
-                with path.open("rb") as stream:
-                    yield from (msgspec.json.decode(line, type=_Case).case for line in stream)
+            # `evalq prune` removes old ones.
+            with contextlib.suppress(FileNotFoundError), self.window_path(number).open("rb") as stream:
+                yield [msgspec.json.decode(line, type=_Case).case for line in stream]
+
+    def _remember(self, window: Iterable[str]) -> None:
+        """Know the traces of a new window, and no longer those of the oldest."""
+        if len(self._windows) == _KNOWN_WINDOWS:
+            self._done.difference_update(self._windows[0])
+        self._windows.append(list(window))
+        self._done.update(self._windows[-1])
 
     def window_path(self, number: int) -> Path:
         """The recorded outputs of a window."""
@@ -95,8 +143,15 @@ class FollowedTraces:
         """The windows that were made and are not evaluated, in order."""
         yield from range(self.state.evaluated + 1, self.state.window + 1)
 
-    def evaluated(self, number: int) -> None:
-        """Note that a window is evaluated."""
+    def evaluated(self, number: int, results: Mapping[str, Any], now: float) -> None:
+        """Note that a window is evaluated, with the ``results`` of its report."""
+        totals, outputs = self.state.totals, results.get("outputs") or {}
+        for name in ("passed", "failed", "errors"):
+            setattr(totals, name, getattr(totals, name) + outputs.get(name, 0))
+        for name in ("tokens", "cost"):
+            setattr(totals, name, getattr(totals, name) + ((results.get(name) or {}).get("total") or 0.0))
+        if ended := self.state.ended.pop(number, 0):
+            totals.lag = max(0.0, now - ended / 1e9)
         self.state.evaluated = number
         self._store()
 
@@ -106,7 +161,7 @@ class FollowedTraces:
         Raises InputError for a file that cannot be read.
         """
         self.news = []
-        with tempfile.TemporaryDirectory(prefix=".reading-", dir=self._folder) as scratch:
+        with tempfile.TemporaryDirectory(prefix=_READING, dir=self._folder) as scratch:
             gathered = Gathered(Path(scratch))
             fresh = self._read_new(gathered)
             arrived = {name for part in gathered.parts() for name in gathered.names_in(part)}
@@ -134,7 +189,7 @@ class FollowedTraces:
 
     def _commit(self, whole: Sequence[Trace], kept: Sequence[bytes], *, changed: bool) -> int:
         """Write the window, what waits, and then the state, which makes both count."""
-        written, before = 0, self.state.kept
+        written, before = Written(), self.state.kept
         if whole:
             path = self.window_path(self.state.window + 1)
             path.parent.mkdir(exist_ok=True)
@@ -145,11 +200,19 @@ class FollowedTraces:
                 out.writelines(line + b"\n" for line in kept)
             for trace in whole:
                 self.state.waiting.pop(trace.id, None)
-            self.state.window += bool(written)
+            self.state.window += bool(written.traces)
+            self._count(written)
             self._store()
-            self._done |= {trace.id for trace in whole}
+            self._remember(trace.id for trace in whole)
             (self._folder / _KEPT.format(before)).unlink(missing_ok=True)
-        return written
+        return written.traces
+
+    def _count(self, written: Written) -> None:
+        totals = self.state.totals
+        for name in ("traces", "left_out", "tool_calls", "tool_errors"):
+            setattr(totals, name, getattr(totals, name) + getattr(written, name))
+        if written.ended:
+            self.state.ended[self.state.window] = written.ended
 
     def _store(self) -> None:
         write_atomic(self._folder / STATE, msgspec.json.encode(self.state) + b"\n")
@@ -170,23 +233,29 @@ class FollowedTraces:
                 for messages in self._new_messages(file, stream, path):
                     gathered.feed(str(path), messages)
                     any_new = True
-        gone = [file for file in self.state.files if file not in here]
-        if gone:
-            self.state.files = here
-            any_new = True
+        for file in self.state.files:
+            file.absent = 0 if file in here else file.absent + 1
+        self.state.files = [file for file in self.state.files if file.absent < _ABSENT]
         return any_new
 
     def _new_messages(self, file: ReadFile, stream: BinaryIO, path: Path) -> Iterator[list[Message]]:
+        size = _BLOCK
         while True:
-            data = os.pread(stream.fileno(), _BLOCK, file.read)
+            data = os.pread(stream.fileno(), size, file.read)
             try:
                 messages, length = whole_messages(data, file.messages)
+                if not length and len(data) == size > MOST_MESSAGE:
+                    raise ValueError(f"message {file.messages + 1}: it is longer than {MOST_MESSAGE:,} bytes")
             except ValueError as error:
                 raise InputError(f"{path} is damaged", [(str(path), str(error))]) from None
+            if not length and len(data) == size:
+                size *= 2
+                continue
             if not length:
                 return
             file.read += length
             file.messages += len(messages)
+            file.tail = data[max(0, length - _HEAD) : length]
             yield messages
 
     def _file_of(self, stream: BinaryIO) -> ReadFile:
@@ -194,7 +263,7 @@ class FollowedTraces:
         head = os.pread(stream.fileno(), _HEAD, 0)
         for file in self.state.files:
             same = (file.device, file.inode) == (found.st_dev, found.st_ino) and found.st_size >= file.read
-            if same and head.startswith(file.head):
+            if same and head.startswith(file.head) and _ends_with(stream, file):
                 file.head = head
                 return file
         made = ReadFile(found.st_dev, found.st_ino, head)
@@ -217,6 +286,11 @@ class FollowedTraces:
             if path.is_file():
                 found[path] = None
         return sorted(found)
+
+
+def _ends_with(stream: BinaryIO, file: ReadFile) -> bool:
+    """Whether the part that was read still ends as it did."""
+    return os.pread(stream.fileno(), len(file.tail), file.read - len(file.tail)) == file.tail
 
 
 class _Case(msgspec.Struct):

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request, asks_recorded
-from evalq.evalcore.errors import Cancelled, InputError, Interrupted, NothingEvaluated, UsageError
+from evalq.evalcore.errors import Cancelled, EvalqError, InputError, Interrupted, NothingEvaluated, UsageError
 from evalq.evalcore.model.canonical import Json, digest
 from evalq.evalcore.records.traces.recording import Keeps
 from evalq.evalcore.views.markdown import visible
@@ -175,6 +175,7 @@ def _windows(
     settle = invocation.following.settle
     traces = FollowedTraces(folder, given, _SETTLE_SECONDS if settle is None else settle, keeps)
     number, every = 0, invocation.following.every or _TRACES_EVERY_SECONDS
+    passes, beat = invocation.following.passes, _Heartbeat(evaluator.name, invocation, traces, reporter)
     reporter.say(f"following {', '.join(given)}: {folder}")
     while True:
         number += 1
@@ -182,25 +183,59 @@ def _windows(
         for line in traces.news[:_SHOWN]:
             reporter.warn(visible(line))
         for window in traces.pending():
-            _run_window(evaluator, request, traces, window, invocation, reporter)
-            traces.evaluated(window)
+            results = _run_window(evaluator, request, traces, window, invocation, reporter)
+            traces.evaluated(window, results, time.time())
         waiting = f", {len(traces.state.waiting):,} are waiting" if traces.state.waiting else ""
-        if count or invocation.following.passes:
+        if count or passes:
             reporter.say(f"{count:,} new traces{waiting}")
         reporter.event("pass", number=number, traces=count, waiting=len(traces.state.waiting),
                        window=traces.state.window, late=traces.state.late)  # fmt: skip
-        if stop() or number == invocation.following.passes:
+        if stop() or number == passes:
+            beat(0.0)
             return
+        beat(every)
         stop.wait(max(every - (time.monotonic() - began), 0.1))
         if stop():
+            beat(0.0)
             return
+
+
+class _Heartbeat:
+    """Records each pass in the ledger, for the exporter. Reports once why it cannot."""
+
+    def __init__(self, evaluator: str, invocation: Invocation, traces: FollowedTraces, reporter: Reporter) -> None:
+        self._settings, self._traces, self._reporter = invocation.where.load(), traces, reporter
+        self._of = evaluator, invocation.start.options(self._settings.unpack_bytes).suite
+        self._reason = ""
+
+    def __call__(self, every: float) -> None:
+        """Record a pass; ``every``: seconds to the next one, or 0 if this process makes no other."""
+        if not self._settings.broker:
+            return
+        import redis  # not before it is needed: following without a server never does
+
+        from evalq.workers.ledger.heartbeats import FollowerFacts
+        from evalq.workers.processes.identity import host
+
+        state, (evaluator, suite) = self._traces.state, self._of
+        counts = {name: float(value) for name, value in msgspec.structs.asdict(state.totals).items() if name != "lag"}
+        counts |= {"late": float(state.late), "unread": float(state.unread)}
+        facts = FollowerFacts(host(), evaluator, suite, every, len(state.waiting), counts, state.totals.lag)
+        try:
+            with Servers(self._settings) as servers:
+                servers.heartbeats.beat_follower(state.id, facts)
+            self._reason = ""
+        except (redis.RedisError, EvalqError, OSError) as error:
+            if not self._reason:
+                self._reporter.say(f"this pass is not in the metrics: {error}; each pass tries again")
+            self._reason = str(error)
 
 
 def _run_window(
     evaluator: Evaluator[Any, Any], request: Request, traces: FollowedTraces, window: int, invocation: Invocation,
     reporter: Reporter,
-) -> None:  # fmt: skip
-    """The run of one window. If a process was killed during it, that run is finished."""
+) -> Mapping[str, Json]:  # fmt: skip
+    """The results of a window's run. If a process was killed during it, that run is finished."""
     path = traces.window_path(window)
     # A window need not have every attribute.
     options = {**request.options, "outputs": (str(path),), "window": window}
@@ -208,7 +243,7 @@ def _run_window(
     start = msgspec.structs.replace(
         invocation.start,
         out=None,
-        once=f"{path.parent.parent} {window}",
+        once=f"{traces.state.id or path.parent.parent} {window}",
         tags=(*invocation.start.tags, f"window={window}"),
     )
     backend = invocation.backend()
@@ -222,12 +257,14 @@ def _run_window(
         begin = lambda: Job.start(evaluator, windowed, asked)  # noqa: E731
     folder = begin_or_join(begin, backend, reporter, detach=False)
     if folder is None:
-        return
+        return {}
     report = folder.report()
     for output in invocation.output.outputs:
         write_output(output, folder, evaluator, windowed.options)
     reporter.event("done", run=folder.info().run, folder=str(folder.path), records=report["records"])
     reporter.say(visible(_headline(report)))
+    results: Any = report["results"]
+    return dict(results)
 
 
 def _headline(report: dict[str, Json]) -> str:

@@ -37,9 +37,9 @@ def rule_expressions() -> list[str]:
     return [*recordings().values(), *(rule["expr"] for rule in alerts().values())]
 
 
-def test_there_is_a_page_for_each_evaluator_and_three_more() -> None:
-    """Overview, fleet and run detail; a new evaluator has its page without more code."""
-    own = {f"evalq-{name}" for name in (*plugins.names(), "overview", "fleet", "run")}
+def test_there_is_a_page_for_each_evaluator_and_four_more() -> None:
+    """Overview, production traces, fleet and run detail; a new evaluator has its page without more code."""
+    own = {f"evalq-{name}" for name in (*plugins.names(), "overview", "traces", "fleet", "run")}
     assert set(PAGES) == own
 
 
@@ -92,7 +92,7 @@ def test_every_variable_offers_all(uid: str) -> None:
     """A page shows everything of one ledger before anybody chooses; one variable is the data source."""
     source, ledger, *others = PAGES[uid]["templating"]["list"]
     assert (ledger["name"], ledger.get("multi"), ledger.get("includeAll")) == ("ledger", False, False)
-    if uid.removeprefix("evalq-") in plugins.names():  # numbers of several suites together are true of none
+    if uid.removeprefix("evalq-") in (*plugins.names(), "traces"):  # numbers of several suites are true of none
         suite, *others = others
         assert (suite["name"], suite["multi"], suite["includeAll"]) == ("suite", True, False)
     assert (source["type"], source["current"]["value"]) == ("datasource", DATASOURCE_UID)

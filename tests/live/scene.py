@@ -104,4 +104,4 @@ def playing(folder: Path, workers: int = 2) -> Iterator[Scene]:
                 stage.fleet.add(1)
             yield Scene(stage, prometheus, time.time())
         finally:
-            stage.fleet.close()
+            stage.close()

@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections import Counter
 from collections.abc import Container
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.model.canonical import canonical_json
 from tests.agents.server import write_golden
+from tests.bench.following import CHECKS, FOLLOW, TRACES, write
 from tests.integration.harness import HAZARDS, PATIENCE, Fleet, Server, info, queued, start_evalq, wait_until
 from tests.integration.midway import hold
 from tests.samples import sampled
@@ -51,6 +53,8 @@ class Stage:
         self.fleet = Fleet(server.url, folder, {"PYTHONPATH": HAZARDS, **_LIMITS})
         self._rounds = 0
         self._folders: list[tuple[str, str, Path]] = []
+        self._followed: tuple[str, Path] | None = None
+        self._follower: subprocess.Popen[str] | None = None
 
     def round(self, suite: str, *, kill: bool = True) -> None:
         """A run of each evaluator at once; in the middle a worker is killed, and another comes.
@@ -95,10 +99,42 @@ class Stage:
         _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
 
+    def follow(self, suite: str, traces: int = 40) -> None:
+        """A process that follows traces from now on; so many come, in two windows, and the fleet evaluates them."""
+        folder = self._folder / "production"
+        if self._follower is None:
+            folder.mkdir()
+            (folder / "checks.yaml").write_text(CHECKS, encoding="utf-8")
+            (folder / TRACES).touch()
+            self._followed = suite, folder
+            words = (*FOLLOW, "--by", "service.version", "--every", "0.5", "--settle", "0.5", "--suite", suite)
+            self._follower = start_evalq(*words, "--broker", self._server.url, cwd=folder, PYTHONPATH=HAZARDS)
+        for more in range(len(self._windows()) + 1, len(self._windows()) + 3):
+            write(folder, 3600, 1000, 1 << 20, 9, traces=traces // 2)
+            wait_until(partial(self._has_windows, more), "a window is evaluated")
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._follower is not None:
+            self._follower.kill()
+            self._follower.communicate()
+        self.fleet.close()
+
+    def _has_windows(self, most: int) -> bool:
+        return len(self._windows()) >= most
+
+    def _windows(self) -> list[tuple[str, str, Path]]:
+        """The runs of followed traces that are done."""
+        if self._followed is None:
+            return []
+        suite, folder = self._followed
+        found = [path.parent for path in folder.glob("evalq-runs/*/report.json")]
+        return [("checks", suite, run) for run in found if info(run)["state"] == "done"]
+
     def truth(self) -> Truth:
         """From manifests, run.json and report.json alone."""
         found = Truth(Counter(), Counter(), Counter(), Counter(), 0)
-        for evaluator, suite, folder in self._folders:
+        for evaluator, suite, folder in (*self._folders, *self._windows()):
             of = evaluator, suite
             report = json.loads((folder / "report.json").read_text())
             manifest = json.loads((folder / "manifest.json").read_text())

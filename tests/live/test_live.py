@@ -32,6 +32,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         played.stage.round(SUITE)
         played.stage.sweep("live")
         played.stage.deadly(SUITE)
+        played.stage.follow("production")
         played.settle()
         yield played
 

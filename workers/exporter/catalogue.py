@@ -10,9 +10,18 @@ from typing import get_args
 from evalq.workers.exporter import series as of
 from evalq.workers.exporter.family import MetricFamily, counter, gauge, histogram
 from evalq.workers.ledger.failures import Kind
+from evalq.workers.ledger.heartbeats import FollowerFacts
 
 _OF = ("evaluator", "suite")
 _NEWEST = (*_OF, "target")
+
+_SKIPPED = {"unselected": "left_out", "late": "late", "unreadable": "unread"}
+
+
+def _tool_calls(follower: FollowerFacts) -> dict[str, float]:
+    failed = follower.counts.get("tool_errors", 0.0)
+    return {"ok": follower.counts.get("tool_calls", 0.0) - failed, "error": failed}
+
 
 FAMILIES: tuple[MetricFamily, ...] = (
     counter(
@@ -237,6 +246,83 @@ FAMILIES: tuple[MetricFamily, ...] = (
         "call_cost", of.call_cost, "What live calls cost, in the currency of the targets file.", "target", group="calls"
     ),
     histogram("call", of.times("seconds", "calls"), "Live calls of agents, from request to answer.", "target", "calls"),
+    counter(
+        "traces",
+        of.followed(lambda one: one.counts.get("traces")),
+        "Traces that were followed and put into runs, each once.",
+        *_OF,
+        group="traces",
+    ),
+    counter(
+        "traces_results",
+        of.followed(lambda one: {name: one.counts.get(name) for name in ("passed", "failed", "errors")}),
+        "Followed traces by their results: passed, failed, errors (no verdict).",
+        *_OF,
+        "outcome",
+        group="traces",
+    ),
+    counter(
+        "traces_skipped",
+        of.followed(lambda one: {reason: one.counts.get(name) for reason, name in _SKIPPED.items()}),
+        "What following left out: unselected (traces that no `where` selects), late (traces whose spans came after "
+        "they were counted), unreadable (lines).",
+        *_OF,
+        "reason",
+        group="traces",
+    ),
+    counter(
+        "traces_tool_calls",
+        of.followed(_tool_calls),
+        "Calls of tools in followed traces: ok, or error.",
+        *_OF,
+        "outcome",
+        group="traces",
+    ),
+    counter(
+        "traces_tokens",
+        of.followed(lambda one: one.counts.get("tokens")),
+        "Tokens of followed traces, where they state them.",
+        *_OF,
+        group="traces",
+    ),
+    counter(
+        "traces_cost",
+        of.followed(lambda one: one.counts.get("cost")),
+        "What followed traces cost, where they state it.",
+        *_OF,
+        group="traces",
+    ),
+    gauge(
+        "traces_waiting",
+        of.followed(lambda one: one.waiting),
+        "Traces that wait for their root span, or for no more spans to come.",
+        *_OF,
+        group="traces",
+    ),
+    gauge(
+        "traces_lag_seconds",
+        of.followed(lambda one: one.lag, "max"),
+        "From the end of the newest trace to its result, by the clocks of agent and follower.",
+        *_OF,
+        group="traces",
+        together="max",
+    ),
+    gauge(
+        "traces_pass_age_seconds",
+        of.pass_age,
+        "Since the last pass of a process that follows traces, of several the longest; none of one that was ended.",
+        *_OF,
+        group="traces",
+        together="max",
+    ),
+    gauge(
+        "traces_pass_interval_seconds",
+        of.followed(lambda one: one.every or None, "max"),
+        "The seconds between two passes of it.",
+        *_OF,
+        group="traces",
+        together="max",
+    ),
     gauge(
         "ledger_up",
         None,

@@ -37,7 +37,7 @@ RUN_LABELS = ("suite", "target")
 RECENT_LABEL = "position"
 """The label of a run in ``<name>_recent``: 1 is the newest."""
 
-Group = Literal["work", "fleet", "server", "runs", "calls", "exporter"]
+Group = Literal["work", "fleet", "server", "runs", "calls", "traces", "exporter"]
 
 _Read = Callable[[Snapshot], list[Series]]
 

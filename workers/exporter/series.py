@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 from evalq.evalcore.compare.drift import MeasureState
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.views.metrics import Metric
 from evalq.workers.ledger.driver_steps import OTHER
+from evalq.workers.ledger.heartbeats import FollowerFacts
 from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader
 from evalq.workers.monitor import Newest, Snapshot
 
@@ -209,6 +210,28 @@ def drift(value: Callable[[MeasureState], float]) -> Callable[[Snapshot], list[S
         return [(of, value(measure)) for of, measure in worst.items()]
 
     return read
+
+
+def followed(
+    value: Callable[[FollowerFacts], Mapping[str, float | None] | float | None], together: Literal["sum", "max"] = "sum"
+) -> Callable[[Snapshot], list[Series]]:
+    """A value of the processes that follow traces, by evaluator and suite; or several, by one more label."""
+
+    def read(snapshot: Snapshot) -> list[Series]:
+        rows: dict[tuple[str, ...], list[float]] = {}
+        for follower in snapshot.followers:
+            found = value(follower)
+            for name, each in found.items() if isinstance(found, Mapping) else [("", found)]:
+                if each is not None:
+                    rows.setdefault((follower.evaluator, follower.suite, *filter(None, (name,))), []).append(each)
+        return sorted((labels, max(values) if together == "max" else sum(values)) for labels, values in rows.items())
+
+    return read
+
+
+def pass_age(snapshot: Snapshot) -> list[Series]:
+    """The seconds since the last pass of each process that follows traces and is to make another."""
+    return followed(lambda one: max(0.0, snapshot.now - one.at) if one.every else None, "max")(snapshot)
 
 
 def newest_runs(snapshot: Snapshot) -> dict[tuple[str, str], tuple[str, float]]:

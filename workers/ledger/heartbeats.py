@@ -1,4 +1,4 @@
-"""Living pool workers and calling processes. Each one's heartbeat expires."""
+"""Living pool workers, calling processes, and processes that follow traces. Each one's heartbeat expires."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from evalq.workers.settings import TIMINGS
 
 _UNHEALTHY = "sick "
 _REASON_CHARACTERS = 300
+_FOLLOWER_SECONDS = 7 * 86_400  # one that is away stays visible, so that an alert can say so
 _CODE_SECONDS = 7 * 86_400  # longer than workers live: status commands also ask about runs that wait for workers
 
 
@@ -73,6 +74,24 @@ class CallerFacts(msgspec.Struct, frozen=True):
     oldest: dict[str, tuple[str, float]] = {}
 
 
+class FollowerFacts(msgspec.Struct, frozen=True):
+    """What a process that follows traces wrote after its last pass, ``at`` by the server's clock.
+
+    The next pass is due after ``every`` seconds; 0 if none is. ``counts`` are its counters since it began: traces,
+    left_out, late, unread, passed, failed, errors, tool_calls, tool_errors, tokens, cost. ``lag`` is the seconds from
+    the end of the newest trace to its result, ``waiting`` the traces that are not whole.
+    """
+
+    host: str
+    evaluator: str
+    suite: str
+    every: float
+    waiting: int
+    counts: dict[str, float]
+    lag: float | None = None
+    at: float = 0.0
+
+
 class Heartbeats:
     """Heartbeats in Redis or Valkey, over one client (which returns bytes)."""
 
@@ -124,6 +143,38 @@ class Heartbeats:
         pipe.set(SHARED.caller + name, msgspec.json.encode(facts), px=int(seconds * 1000))
         pipe.sadd(SHARED.callers, name)
         self._record_code_parts(pipe)
+        pipe.execute()
+
+    def beat_follower(self, name: str, facts: FollowerFacts) -> None:
+        """Record a pass of a process that follows traces."""
+        seconds, micros = self._client.time()
+        facts = msgspec.structs.replace(facts, at=seconds + micros / 1_000_000)
+        pipe = self._client.pipeline(transaction=True)
+        # A hash: producers have no right to SET.
+        pipe.hset(SHARED.follower + name, "facts", msgspec.json.encode(facts))
+        pipe.pexpire(SHARED.follower + name, _FOLLOWER_SECONDS * 1000)
+        pipe.sadd(SHARED.followers, name)
+        pipe.execute()
+
+    def followers(self) -> dict[str, FollowerFacts]:
+        """Processes that follow traces, or did lately, by name."""
+        names = decode_names(self._client.smembers(SHARED.followers))
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.hget(SHARED.follower + name, "facts")
+        found = _replies(names, pipe)
+        self._forget(SHARED.followers, [name for name, data in found.items() if data is None])
+        followers = {}
+        for name, data in found.items():
+            with contextlib.suppress(msgspec.DecodeError, TypeError):
+                followers[name] = msgspec.json.decode(data, type=FollowerFacts)
+        return followers
+
+    def forget_follower(self, name: str) -> None:
+        """Drop a follower, so that no page shows it and no alert waits for it."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.delete(SHARED.follower + name)
+        pipe.srem(SHARED.followers, name)
         pipe.execute()
 
     def leave(self, name: str) -> None:

@@ -34,7 +34,7 @@ __all__ = [
 class SharedKeys(NamedTuple):
     """Keys of the whole ledger, and prefixes of keys of one worker, run or history.
 
-    Only the keys of one worker, caller or code version expire.
+    Only the keys of one worker, caller, follower or code version expire.
     """
 
     runs: str = PREFIX + "runs"  # {run: queue}; expired runs are removed now and then
@@ -52,6 +52,8 @@ class SharedKeys(NamedTuple):
     worker: str = PREFIX + "worker:"
     callers: str = PREFIX + "callers"
     caller: str = PREFIX + "caller:"
+    followers: str = PREFIX + "followers"
+    follower: str = PREFIX + "follower:"
     code: str = PREFIX + "code:"  # the parts of a code version
     histories: str = PREFIX + "histories"  # all histories, by the time of the last change
     history: str = PREFIX + "history:"

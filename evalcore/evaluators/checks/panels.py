@@ -264,6 +264,12 @@ METRICS = (
         "pass_rate",
         recent=10,
     ),
+    Metric(
+        "evalq_checks_pass_rate_low", "Lower end of the pass rate's 95 % interval.", "share", "pass_rate_interval.low"
+    ),
+    Metric(
+        "evalq_checks_pass_rate_high", "Upper end of the pass rate's 95 % interval.", "share", "pass_rate_interval.high"
+    ),
     Metric("evalq_checks_score", "Score of outputs, mean over cases by their weights.", "points", "score", recent=10),
     Metric("evalq_checks_outputs", "Outputs of the newest run.", "count", "outputs.total"),
     Metric("evalq_checks_errors", "Outputs of the newest run that have no verdict.", "count", "outputs.errors"),
@@ -279,6 +285,34 @@ METRICS = (
         states=(("fails", 0.0), ("inconclusive", 0.5), ("holds", 1.0)),
     ),
     Metric("evalq_checks_tag_pass_rate", "Outputs of a tag that passed.", "share", "by_tag[tag].pass_rate", ("tag",)),
+    Metric(
+        "evalq_checks_tag_pass_rate_low",
+        "Lower end of the 95 % interval of a tag's pass rate.",
+        "share",
+        "by_tag[tag].low",
+        ("tag",),
+    ),
+    Metric(
+        "evalq_checks_tag_pass_rate_high",
+        "Upper end of the 95 % interval of a tag's pass rate.",
+        "share",
+        "by_tag[tag].high",
+        ("tag",),
+    ),
+    Metric(
+        "evalq_checks_check_pass_rate_low",
+        "Lower end of the 95 % interval of a check's pass rate.",
+        "share",
+        "by_check[check].low",
+        ("check",),
+    ),
+    Metric(
+        "evalq_checks_check_pass_rate_high",
+        "Upper end of the 95 % interval of a check's pass rate.",
+        "share",
+        "by_check[check].high",
+        ("check",),
+    ),
     Metric(
         "evalq_checks_check_pass_rate", "Outputs that passed a check.", "share", "by_check[check].pass_rate", ("check",)
     ),

@@ -19,7 +19,7 @@ from evalq.evalcore.files import open_input
 from evalq.evalcore.model.manifest import BOM
 from evalq.evalcore.records.inputs import PACKED, file_kind, unpacked
 
-_MOST_MESSAGE = 256 << 20
+MOST_MESSAGE = 256 << 20
 """A longer line or message is damaged."""
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -49,23 +49,37 @@ def messages_in(path: str, most: int) -> Iterator[Message]:
 def whole_messages(data: bytes, number: int) -> tuple[list[Message], int]:
     """The whole messages that ``data`` begins with, and their length; ``number`` came before. Raises ValueError.
 
-    For a file that is still being written.
+    For a file that is still being written. A last line without its end counts if it is a whole object: a Collector
+    writes the end by itself, and a rotation between the two puts it into the next file.
     """
     if data.lstrip()[:1] in (b"{", b""):
         end = data.rfind(b"\n") + 1
-        lines = data[:end].split(b"\n")[:-1]
+        if _is_object(data[end:]):
+            end = len(data)
+        lines = data[:end].split(b"\n")
         found = [Message(at, line, False) for at, line in enumerate(lines, start=number + 1) if line.strip()]
         return found, end
     found, at = [], 0
     while len(data) - at >= 4:
         length = struct.unpack(">I", data[at : at + 4])[0]
-        if not 0 < length <= _MOST_MESSAGE:
+        if not 0 < length <= MOST_MESSAGE:
             raise ValueError(f"message {number + len(found) + 1}: its length is no length")
         if len(data) - at < 4 + length:
             break
         found.append(_unpacked(number + len(found) + 1, data[at + 4 : at + 4 + length]))
         at += 4 + length
     return found, at
+
+
+def _is_object(data: bytes) -> bool:
+    """Whether ``data`` is all of a JSON object: no part of a longer one is."""
+    if not data.rstrip().endswith(b"}"):
+        return False
+    try:
+        msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _unpacked(number: int, data: bytes) -> Message:
@@ -94,7 +108,7 @@ def _documents(pieces: Iterator[bytes]) -> Iterator[Message]:
     for piece in pieces:
         held.append(piece)
         total += len(piece)
-        if total > _MOST_MESSAGE:
+        if total > MOST_MESSAGE:
             yield from _lines(_chained(held, pieces))
             return
     data = b"".join(held)
@@ -110,7 +124,7 @@ def _documents(pieces: Iterator[bytes]) -> Iterator[Message]:
 def _lines(pieces: Iterator[bytes]) -> Iterator[Message]:
     number, rest = 0, b""
     for piece in pieces:
-        if b"\n" not in piece and len(rest) + len(piece) <= _MOST_MESSAGE:
+        if b"\n" not in piece and len(rest) + len(piece) <= MOST_MESSAGE:
             rest += piece
             continue
         *whole, rest = (rest + piece).split(b"\n")
@@ -127,7 +141,7 @@ def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[Messag
     held, number, ended = b"", 0, False
     length = struct.unpack(">I", first[:4])[0] if len(first) >= 8 else 0
     kind = first[4:8]
-    if not 0 < length <= _MOST_MESSAGE or not (kind == _ZSTD or kind[:1] in (b"{", b"\x0a", b"\x12")):
+    if not 0 < length <= MOST_MESSAGE or not (kind == _ZSTD or kind[:1] in (b"{", b"\x0a", b"\x12")):
         what = file_kind(first) or "no JSON lines, and no messages of OTLP with their length before them"
         raise InputError(f"{path} has no traces that evalq can read", [(f"{path}:1", what)])
     while not ended or held:
@@ -137,7 +151,7 @@ def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[Messag
             ended = not piece
             held += piece
             need = 4 + struct.unpack(">I", held[:4])[0] if len(held) >= 4 else 4
-            if need > _MOST_MESSAGE:
+            if need > MOST_MESSAGE:
                 raise InputError(f"{path} is damaged", [(f"{path}: message {number + 1}", "its length is no length")])
         if not held:
             return

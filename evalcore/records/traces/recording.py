@@ -74,16 +74,35 @@ def record_traces(
     return Recorded(path, lines.count, gathered.spans, tuple(_notes(gathered, left_out, rootless)))
 
 
-def write_traces(traces: Iterable[Trace], path: Path, keeps: Keeps) -> int:
-    """Write the lines of ``traces`` that count to ``path``, by their starts; returns their number. Raises OSError."""
-    lines = []
+class Written(NamedTuple):
+    """The traces that were written and those that do not count, the calls of tools, and when the last trace ended.
+
+    ``ended`` is in nanoseconds since 1970; 0 if no trace says it.
+    """
+
+    traces: int = 0
+    left_out: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    ended: int = 0
+
+
+def write_traces(traces: Iterable[Trace], path: Path, keeps: Keeps) -> Written:
+    """Write the lines of ``traces`` that count to ``path``, by their starts. Raises OSError."""
+    lines, left_out, calls, failed, ended = [], 0, 0, 0, 0
     for trace in traces:
         line = answer_of(trace)
-        if keeps(line.get("extra", {})):
-            lines.append((int(line.pop("start", 0)), trace.id, msgspec.json.encode(line)))
+        if not keeps(line.get("extra", {})):
+            left_out += 1
+            continue
+        lines.append((int(line.pop("start", 0)), trace.id, msgspec.json.encode(line)))
+        made = line.get("tool_calls", ())
+        calls += len(made)
+        failed += sum(call.get("error") is not None for call in made)
+        ended = max(ended, *(span.end for span in trace.spans), 0)
     with replacing(path) as out:
         out.writelines(line + b"\n" for _, _, line in sorted(lines))
-    return len(lines)
+    return Written(len(lines), left_out, calls, failed, ended)
 
 
 def _distinct(sources: Sequence[Source]) -> list[Source]:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from evalq.evalcore.errors import InputError
 from evalq.producer.cli import cli
 from evalq.producer.follow import traces as followed
 from evalq.producer.follow.traces import FollowedTraces
+from tests.bench.following import CollectorFile
 from tests.unit.checks.test_traces import agent, request, span
 
 CHECKS = "defaults:\n  checks: [{contains: Seoul}]\n"
@@ -101,6 +103,100 @@ def test_a_trace_waits_for_its_root_and_for_quiet(tmp_path: Path) -> None:
     _append(path, agent(2)[1:])
     # Without a root it is given up after some time.
     assert [_following(tmp_path, path, settle=10).gather(now) for now in (31, 100, 400)] == [0, 0, 1]
+
+
+def test_a_rotation_between_a_line_and_its_end_loses_nothing(tmp_path: Path) -> None:
+    """A Collector writes both by themselves: the old file ends without a newline, and the new one begins with it."""
+    lines = [json.dumps(request(agent(trace))).encode() for trace in (1, 2, 3)]
+    collector = CollectorFile(tmp_path / "t.jsonl", len(lines[0]) + 1 + len(lines[1]), 9)
+    following = _following(tmp_path, tmp_path / "t.jsonl")
+    counts = []
+    for line in lines:
+        collector.add(line)
+        counts.append(following.gather(1))
+    (old,) = tmp_path.glob("t-*.jsonl")
+    assert old.read_bytes().endswith(b"}")
+    assert (tmp_path / "t.jsonl").read_bytes().startswith(b"\n{")
+    assert counts == [1, 1, 1]
+    assert (following.state.unread, following.state.late) == (0, 0)
+
+
+def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
+    """Also where the half ends like an object."""
+    line = json.dumps(request(agent(1))).encode()
+    following = _following(tmp_path, tmp_path / "t.jsonl")
+    for cut in [at + 1 for at, byte in enumerate(line[:-1]) if byte == ord("}")][::9]:
+        (tmp_path / "t.jsonl").write_bytes(line[:cut])
+        assert following.gather(1) == 0
+    (tmp_path / "t.jsonl").write_bytes(line)
+    assert following.gather(1) == 1
+    assert following.state.unread == 0
+
+
+def test_a_new_file_with_the_number_of_a_removed_one_is_read_from_its_beginning(tmp_path: Path) -> None:
+    """Files of one service begin alike, and the file system gives numbers again: the end of what was read tells."""
+    first, second = (json.dumps(request(agent(trace), "s" * 300)) + "\n" for trace in (1, 2))
+    path = tmp_path / "t.jsonl"
+    path.write_text(first)
+    following = _following(tmp_path, path)
+    assert following.gather(1) == 1
+    path.write_text(second + second.replace(f"{2:032x}", f"{3:032x}"))  # in the same inode, with the same head
+    assert path.read_bytes()[:256] == first.encode()[:256]
+    assert following.gather(1) == 2
+
+
+def test_a_file_that_is_renamed_while_a_pass_lists_the_folder_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is missing in that pass, and is known in the next."""
+    path, away = tmp_path / "t.jsonl", tmp_path / "t-2026-03-01T10-00-00.000.jsonl"
+    _append(path, agent(1))
+    following = _following(tmp_path, path)
+    assert following.gather(1) == 1
+    monkeypatch.setattr(FollowedTraces, "_paths", lambda self: [])
+    path.rename(away)
+    assert following.gather(2) == 0
+    monkeypatch.undo()
+    _append(away, agent(2))
+    assert _following(tmp_path, path).gather(3) == 1
+    assert following.state.late == 0
+
+
+def test_a_killed_process_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The next one removes what it was reading into."""
+    left = tmp_path / "run" / ".reading-abc"
+    left.mkdir(parents=True)
+    (left / "00").write_text("x")
+    _following(tmp_path, tmp_path / "t.jsonl")
+    assert not left.exists()
+
+
+def test_a_line_beyond_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block grows up to the longest message."""
+    monkeypatch.setattr(followed, "_BLOCK", 100)
+    _append(tmp_path / "t.jsonl", agent(1))
+    _append(tmp_path / "t.jsonl", agent(2))
+    following = _following(tmp_path, tmp_path / "t.jsonl")
+    assert following.gather(1) == 2
+    monkeypatch.setattr(followed, "MOST_MESSAGE", 500)
+    _append(tmp_path / "t.jsonl", agent(3))
+    with pytest.raises(InputError, match=r"t\.jsonl is damaged") as fault:
+        following.gather(2)
+    assert "message 3: it is longer than 500 bytes" in str(fault.value.faults)
+
+
+def test_what_was_counted_is_counted_once(tmp_path: Path) -> None:
+    """Traces, those left out, calls of tools, results, tokens, cost and lag, also by the next process."""
+    path = tmp_path / "t.jsonl"
+    _append(path, agent(1) + agent(2, route="b"))
+    (tmp_path / "run").mkdir()
+    following = FollowedTraces(tmp_path / "run", [str(path)], 0, lambda attributes: attributes.get("route") != "b")
+    assert following.gather(1) == 1
+    results = {"outputs": {"passed": 1, "failed": 0, "errors": 0}, "tokens": {"total": 30.0}, "cost": {"total": None}}
+    following.evaluated(1, results, 20.0)
+    totals = _following(tmp_path, path).state.totals
+    assert (totals.traces, totals.left_out, totals.tool_calls, totals.tool_errors) == (1, 1, 1, 0)
+    assert (totals.passed, totals.failed, totals.tokens, totals.cost, totals.lag) == (1, 0, 30.0, 0.0, 6.0)
 
 
 def test_each_window_is_a_run_of_its_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

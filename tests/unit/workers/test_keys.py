@@ -102,7 +102,7 @@ def test_the_exporters_user_may_read_what_its_script_reads_and_nothing_else() ->
     run_parts, sweep_parts = (set(re.findall(rf"{kind}_key\('(\w+)'\)", text)) for kind in ("run", "sweep"))
     assert run_parts < set(RunKeys._fields)
     assert sweep_parts < set(SweepKeys._fields)
-    of_one = {"run", "sweep", "worker", "caller", "history", "ended"}
+    of_one = {"run", "sweep", "worker", "caller", "follower", "history", "ended"}
     named = set(re.findall(r"shared\.(\w+)", text))
     assert of_one < named
     wanted = {getattr(SHARED, name) for name in named - of_one}

@@ -1,7 +1,7 @@
 -- A snapshot of the whole ledger; it changes nothing. Returns {now in ms, states, chunks, first
 -- publication of the oldest, totals, calls, workers, queues, version of the histories, histories (none when the version
 -- is the known one), open sweeps with calls to make, calling processes (both as stored), {open run that no living worker
--- can compute, since when in ms}}. Values by name are flat: name, value, name, value.
+-- can compute, since when in ms}, processes that follow traces, as stored}. Values by name are flat: name, value, name, value.
 -- ARGV: queue classes separated by blanks, most recent runs of a history, known version of the histories, states other than
 -- open separated by blanks
 local classes, recent, known_version, ended = ARGV[1], tonumber(ARGV[2]) - 1, ARGV[3], ARGV[4]
@@ -90,6 +90,12 @@ for _, name in ipairs(read({}, 'SMEMBERS', shared.callers)) do
   if facts then table.insert(callers, facts) end
 end
 
+local followers = {}
+for _, name in ipairs(read({}, 'SMEMBERS', shared.followers)) do
+  local facts = read(false, 'HGET', shared.follower .. name, 'facts')
+  if facts then table.insert(followers, facts) end
+end
+
 local index, histories = read({}, 'ZRANGE', shared.histories, 0, -1, 'REV'), {}
 local last = read({}, 'ZRANGE', shared.histories, -1, -1, 'WITHSCORES')
 local version = #index .. ' ' .. (last[2] or '')
@@ -104,5 +110,5 @@ for _, member in ipairs(version == known_version and {} or index) do
 end
 return {
   now, flat(states), flat(chunks), oldest, read({}, 'HGETALL', shared.totals), read({}, 'HGETALL', shared.calls),
-  workers, flat(queues), version, histories, sweeps, callers, unserved,
+  workers, flat(queues), version, histories, sweeps, callers, unserved, followers,
 }
