@@ -14,7 +14,7 @@ import msgspec
 
 from evalq.evalcore.model.calls import Served, Tokens
 from evalq.evalcore.naming import kind_of, shorten
-from evalq.evalcore.records.tool_calls import NoCall, ToolCall, read_call
+from evalq.evalcore.records.tool_calls import NoCall, ToolCall, is_failed, read_call
 from evalq.evalcore.records.usage import token_parts
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -326,8 +326,7 @@ def _results(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, dict[
 
 def _outcome(holder: Mapping[str, Any], content: Any) -> dict[str, Any]:
     result = text_of(content) if isinstance(content, list | tuple) else content
-    failed = holder.get("error") or holder.get("is_error") or holder.get("isError") or holder.get("status") == "error"
-    if failed:
+    if holder.get("error") or is_failed(holder):
         error = holder.get("error")
         return {"error": error if isinstance(error, str) else result if isinstance(result, str) else "error"}
     return {"result": result}

@@ -79,15 +79,49 @@ def read_call(value: Any) -> ToolCall:
         return call if call.id is not None else call._replace(id=_id_of(value))
     arguments, unread = _arguments_of(value)
     seconds, parent = value.get("seconds"), value.get("parent")
+    result, error = outcome_of(value, value.get("result"))
     timed = seconds if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0 else None
     return ToolCall(
-        name, arguments, unread or _said_unread(value), value.get("result"), _error_of(value.get("error")),
+        name, arguments, unread or _said_unread(value), result, error,
         None if timed is None else float(timed), _id_of(value), parent if isinstance(parent, str) else None,
     )  # fmt: skip
 
 
 def _id_of(value: Mapping[str, Any]) -> str | None:
     return next((found for key in _IDS if isinstance(found := value.get(key), str) and found), None)
+
+
+_FLAGS = ("is_error", "isError")
+_FAILED = ("error", "failed", "failure")
+
+
+def is_failed(holder: Mapping[str, Any]) -> bool:
+    """Whether a record of a call or of its result says by a flag or its status that it failed."""
+    status = holder.get("status")
+    flagged = any(holder.get(key) not in (None, False, 0, "", "false") for key in _FLAGS)
+    return flagged or (isinstance(status, str) and status.lower() in _FAILED)
+
+
+def outcome_of(holder: Mapping[str, Any], result: Any) -> tuple[Any, str | None]:
+    """The result of a call and None, or None and why it failed.
+
+    Records say it by ``error``, by a flag beside the result, or (MCP) by a flag in it; then the result says why.
+    """
+    error = _error_of(holder.get("error"))
+    if error is not None:
+        return result, error
+    inner = result if isinstance(result, Mapping) and result.get("isError") is True else None
+    if inner is None and not is_failed(holder):
+        return result, None
+    return None, _text_in(result if inner is None else inner.get("content")) or "error"
+
+
+def _text_in(value: Any) -> str:
+    """A result as a text: itself, or the texts among its parts."""
+    if isinstance(value, list):
+        parts = (part if isinstance(part, str) else part.get("text") for part in value if isinstance(part, str | dict))
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return value if isinstance(value, str) else ""
 
 
 def _error_of(value: Any) -> str | None:

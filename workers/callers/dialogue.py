@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import BY_USER, Attempt, Prompt, SimulatedUser
-from evalq.evalcore.records.answers import Envelope, recorded_form, text_of
+from evalq.evalcore.records.answers import Envelope, calls_of, recorded_form, text_of
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, read_call
 from evalq.workers.targets.answers import Answered, Call, Failure, FailureKind
 from evalq.workers.targets.caller import Caller
@@ -46,6 +46,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     of_user: bool = False
     spoken: int = 0
     last: _Said | None = None
+    taken: int | None = None
+    told: bool | None = None
 
 
 class Dialogue:
@@ -65,6 +67,7 @@ class Dialogue:
         self._canned = prompt.tool_results
         self._calls: list[ToolCall] = []
         self._in_turn = self.turns = 0
+        self._taken, self._told = 0, caller.tools is not None
         self._seconds = 0.0
         self._bound = False
         self._last: _Said | None = None
@@ -116,7 +119,10 @@ class Dialogue:
         self._in_turn += 1
         self._seconds += answer.latency_seconds
         given = answer.envelope
-        calls = [read_call(each) for each in (given.tool_calls or ())] if given is not None else []
+        # An agent that has tools of its own may take several turns in one call.
+        self._taken += (given.turns if given is not None else None) or 1
+        self._told = self._told or (given is not None and given.tool_calls is not None)
+        calls = self._new_calls(given) if given is not None else []
         calls = [call if call.id else call._replace(id=f"call_{len(self._calls) + n}") for n, call in enumerate(calls)]
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
         if calls:
@@ -135,6 +141,8 @@ class Dialogue:
             if not self._bound:
                 self._pending = calls
                 return True
+            most = f"not answered: it is call {box.max_turns} of the model for one turn of the user (max_turns)"
+            calls = [call._replace(error=most, seconds=0.0) for call in calls]
         self._calls += calls
         if self._user is not None:
             # Nobody answers these calls: they are the end, as in an answer without turns.
@@ -144,6 +152,22 @@ class Dialogue:
             self.of_user = not self._bound
             return self.of_user
         return bool(self._left) and not self._bound
+
+    def _new_calls(self, given: Envelope) -> list[ToolCall]:
+        """The tool calls of an answer, without those of earlier answers that an agent gives again.
+
+        It may give all messages of the conversation each time; those after the user's last one are new.
+        """
+        calls = [read_call(each) for each in (given.tool_calls or ())]
+        asked = next((at for at, each in enumerate(reversed(given.messages)) if each.get("role") == "user"), None)
+        if self.turns < 2 or asked is None:
+            return calls
+        try:
+            earlier = calls_of(given.messages[: len(given.messages) - asked])
+        except NoCall:  # beside tool calls of its own, an answer's messages may have anything
+            return calls
+        same = [_identity(call) for call in earlier] == [_identity(call) for call in calls[: len(earlier)]]
+        return calls[len(earlier) :] if same else calls
 
     def _hear(self, answer: Answered) -> bool:
         """Take what the simulated user says. Whether the agent is to answer it."""
@@ -218,7 +242,7 @@ class Dialogue:
         return msgspec.json.encode(
             _State(
                 tuple(attempts), self._messages, self._sent, known, pending, len(self._left), self._in_turn,
-                self.turns, self._seconds, self.of_user, self._spoken, self._last,
+                self.turns, self._seconds, self.of_user, self._spoken, self._last, self._taken, self._told,
             )
         )  # fmt: skip
 
@@ -235,6 +259,8 @@ class Dialogue:
         self._left = self._turns[len(self._turns) - state.left :]
         self._in_turn, self.turns, self._seconds = state.in_turn, state.turns, state.seconds
         self.of_user, self._spoken, self._last = state.of_user, state.spoken, state.last
+        self._taken = state.turns if state.taken is None else state.taken
+        self._told = self._told if state.told is None else state.told
         return state.attempts
 
     async def _use(self, call: ToolCall, name: str) -> None:
@@ -258,8 +284,9 @@ class Dialogue:
         envelope = Envelope(
             output=said.output,
             messages=tuple(self._messages),
-            tool_calls=tuple(map(recorded_form, self._calls)),
-            turns=self.turns,
+            # What a function or a server called, nobody knows but itself.
+            tool_calls=tuple(map(recorded_form, self._calls)) if self._told else None,
+            turns=self._taken,
             finish="max_turns" if self._bound else said.finish,
             seconds=round(self._seconds, 6),
             extra=said.extra,
@@ -273,6 +300,10 @@ class Dialogue:
         whole = self.whole(Answered(text="", latency_seconds=0.0))
         envelope = whole.envelope and msgspec.structs.replace(whole.envelope, finish=None)
         return msgspec.structs.replace(whole, envelope=envelope, finish_reason=None)
+
+
+def _identity(call: ToolCall) -> tuple[str, Any, str | None]:
+    return call.name, call.arguments, call.id
 
 
 _SILENT = "it said nothing"

@@ -101,10 +101,10 @@ class _Host:
         answer = None
         if _is_answer(value):
             # Through JSON: what a function puts into an answer may be of any type.
-            encoded = msgspec.json.encode(value)
+            encoded = _encoded(value)
             answer, text = msgspec.json.decode(encoded), ""
         else:
-            text = _unpaired.sub("\ufffd", value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+            text = _unpaired.sub("\ufffd", value) if isinstance(value, str) else _encoded(value).decode()
             encoded = text.encode()
         if len(encoded) > self._most:
             raise _OwnFailure(kind="bad_output", reason=f"the answer is longer than max_bytes, {self._most}",
@@ -134,6 +134,27 @@ class _Host:
         if error is not None:
             raise error
         return value
+
+
+def _encoded(value: Any) -> bytes:
+    """The JSON of what a function gave. Raises _OwnFailure: to call it again would give the same, and be paid again."""
+    try:
+        try:
+            return msgspec.json.encode(value)
+        except UnicodeEncodeError:  # lone surrogates, which become what they become in a text
+            return msgspec.json.encode(_writable(msgspec.to_builtins(value)))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        reason = f"what the function gives ({type(value).__name__}) cannot be written as JSON: {error}"
+        raise _OwnFailure(kind="bad_output", reason=_unpaired.sub("\ufffd", reason)[:_SHOWN], text="") from None
+
+
+def _writable(value: Any) -> Any:
+    """Plain data with its lone surrogates replaced."""
+    if isinstance(value, str):
+        return _unpaired.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_writable(key): _writable(each) for key, each in value.items()}
+    return [_writable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _is_answer(value: Any) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.model.calls import Served
 from evalq.evalcore.records.answers import clean, clean_value
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.views.markdown import plural
@@ -118,6 +119,8 @@ class Caller:
     def _scrubbed(self, result: Answered | Failure) -> Answered | Failure:
         """The result without the target's secrets, which a server may send back; cuts are counted and noted."""
         text, cut = self._scrub(result.text)
+        result, more = self._scrubbed_names(result)
+        cut += more
         if isinstance(result, Failure):
             reason, more = self._scrub(result.reason)
             text, reason = self._scrub_end(text), self._scrub_end(reason)
@@ -132,7 +135,7 @@ class Caller:
 
             envelope = clean(result.envelope, scrub)
             result = msgspec.structs.replace(result, own=clean_value(result.own, scrub))
-            # A secret may stand in what the agent did and not in what it says. In the output it stands twice.
+            # A secret may stand in what the agent did and not in what it says. What the answer says stands twice.
             cut = max(cut, counted[0])
             result = msgspec.structs.replace(result, envelope=envelope) if cut else result
         if not cut:
@@ -140,6 +143,17 @@ class Caller:
         # Decode again from the scrubbed text: the earlier output still holds the secret.
         scrubbed = msgspec.structs.replace(_cut(result, cut), text=text)
         return _contracted(scrubbed) if result.output is not None else scrubbed
+
+    def _scrubbed_names(self, result: Answered | Failure) -> tuple[Answered | Failure, int]:
+        """The result without secrets in the names that a reply gives: of the model, and why the answer ended."""
+        names = [*(getattr(result.served, name) for name in Served.__struct_fields__), result.finish_reason or ""]
+        scrubbed = [self._scrub(name) for name in names]
+        cut = sum(count for _, count in scrubbed)
+        # evalq keeps the first letters of a long name, and so perhaps the first of a secret.
+        *served, finish = (self._scrub_end(text) for text, _ in scrubbed)
+        if [*served, finish] == names:
+            return result, 0
+        return msgspec.structs.replace(result, served=Served(*served), finish_reason=finish or None), cut
 
     def _scrub(self, text: str) -> tuple[str, int]:
         """``text`` without secrets, and how many there were."""

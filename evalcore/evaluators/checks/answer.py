@@ -153,6 +153,8 @@ def first_votes(votes: Sequence[Vote], key: str, digest: str, judge: str) -> dic
 
 _ADDED = frozenset(("judgements", "labels", "embedding", "attempts", "stop", "prompt", "target", "config"))
 """Keys that evalq adds to a record, or that say how it was called."""
+_EVALQ_CALLED = frozenset(("messages", "attempts", "prompt", "config", "turns"))
+"""Keys of each line of a conversation that evalq held."""
 _NOT_PARSED = object()
 
 
@@ -361,6 +363,9 @@ class CheckedAnswer:
     @property
     def tool_calls(self) -> list[ToolCall]:
         """The tool calls, in order. Raises Uncomputable if the record has no list of them."""
+        if self._tool_calls is None and self.record.keys() >= _EVALQ_CALLED:
+            # What evalq recorded of an answer has its tool calls if the agent said which it made.
+            raise Uncomputable("the agent did not say which tools it called: its answers need tool_calls")
         if self._tool_calls is None and (messages := self.messages):
             try:
                 return calls_of(messages)
@@ -454,7 +459,7 @@ def usage_of(record: dict[str, Any]) -> Usage:
         return Usage(latency, cost, prompt, completion, first)
     if not isinstance(attempts, list):
         raise InvalidField(f"attempts: {kind_of(attempts)} where a list is wanted")
-    costs, prompts, completions = [], [], []
+    costs, prompts, completions, paid = [], [], [], []
     latest_latency = latest_first = None
     for index, attempt in enumerate(attempts):
         where = f"attempts[{index}]"
@@ -469,11 +474,12 @@ def usage_of(record: dict[str, Any]) -> Usage:
         costs.append(_amount(attempt, "cost", f"{where}."))
         prompts.append(_count(attempt, "prompt_tokens", f"{where}."))
         completions.append(_count(attempt, "completion_tokens", f"{where}."))
+        paid.append(not attempt.get("kind"))
     return Usage(
         latency if latency is not None else latest_latency,
-        cost if cost is not None else _sum(costs),
-        prompt if prompt is not None else _sum(prompts),
-        completion if completion is not None else _sum(completions),
+        cost if cost is not None else _sum(costs, paid),
+        prompt if prompt is not None else _sum(prompts, paid),
+        completion if completion is not None else _sum(completions, paid),
         first if first is not None else latest_first,
     )
 
@@ -490,10 +496,14 @@ def _tokens_of(record: dict[str, Any]) -> tuple[int | None, int | None]:
     return tokens.input, tokens.output
 
 
-def _sum(values: list[Any]) -> Any:
-    """The sum of the known values; None without any."""
+def _sum(values: list[Any], paid: list[bool]) -> Any:
+    """The sum of the known values; None without any, and if one of the answered attempts has none.
+
+    The sum of some calls of a conversation is less than what it took, and would pass every limit.
+    """
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    lacks = any(value is None and answered for value, answered in zip(values, paid, strict=True))
+    return sum(known) if known and not lacks else None
 
 
 def _amount(holder: dict[str, Any], key: str, where: str) -> float | None:

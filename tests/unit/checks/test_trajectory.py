@@ -212,6 +212,43 @@ def test_turns_time_to_first_token_and_finish() -> None:
     assert judged({"finish": ["stop", "tool_calls"]}, finish="length").passed is False
 
 
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ({"result": "boom", "isError": True}, "boom"),
+        ({"result": "boom", "is_error": 1}, "boom"),
+        ({"result": "boom", "status": "error"}, "boom"),
+        ({"status": "failed"}, "error"),
+        ({"result": {"isError": True, "content": [{"type": "text", "text": "boom"}]}}, "boom"),
+        ({"result": "boom", "isError": True, "error": "worse"}, "worse"),
+        ({"result": "fine", "isError": False, "is_error": "false", "status": "completed"}, ""),
+        ({"result": {"isError": False}}, ""),
+        ({"result": {"is_error": True}}, ""),
+    ],
+    ids=repr,
+)
+def test_a_call_that_a_record_marks_as_failed_has_failed(call: dict[str, Any], error: str) -> None:
+    """By `error`, by a flag or a status beside the result, or by MCP's flag in it."""
+    listed = [{"name": "a", "arguments": {}, **call}]
+    assert judged({"recovers": True}, listed).passed is (not error)
+    assert judged({"tool-result": "a"}, listed).passed is (not error)
+    if error:
+        assert judged({"tool-result": "a", "failed": True, "check": {"equals": error}}, listed).passed is True
+
+
+def test_a_part_of_what_a_conversation_took_is_no_sum() -> None:
+    """The tokens or the cost of some calls are under every limit; a call that failed may have none."""
+    known = {"prompt_tokens": 10, "completion_tokens": 5, "cost": 1.0}
+    whole = [known, {"kind": "rate_limit"}, known]
+    for check, most in (("max-tokens", 30), ("max-cost", 2.0)):
+        assert judged({check: most}, attempts=whole).passed is True
+        assert judged({check: most - 1}, attempts=whole).passed is False
+        for lacks in ({}, {"prompt_tokens": 10}, {"cost": None, "completion_tokens": 5}):
+            verdict = judged({check: most}, attempts=[*whole, lacks])
+            assert verdict.passed is None, (check, lacks)
+            assert "the record has no" in verdict.error
+
+
 def test_each_order_is_as_defined() -> None:
     """On 300 made trajectories each order agrees with its definition."""
     made = random.Random(36)

@@ -147,6 +147,55 @@ def test_a_failure_of_any_length_costs_no_process(tmp_path: Path) -> None:
     assert (result.kind, result.text, result.reason) == ("bad_output", "\u00fc" * 512, "\u00fc" * 1000)
 
 
+_GIVES_NO_JSON = """
+from evalq import Answer
+
+def agent(call):
+    if call["prompt"] == "text":
+        return Answer(output="a\\ud800b", tool_calls=[{"name": "t", "arguments": {"\\ud800": "\\udfff"}}])
+    nested = []
+    for _ in range(5000):
+        nested = [nested]
+    return {"object": object(), "nested": nested, "answer": Answer(output="x", extra={"x": nested})}[call["prompt"]]
+"""
+
+
+@pytest.mark.parametrize("prompt", ["object", "nested", "answer"])
+def test_what_cannot_be_written_as_json_is_paid_once(tmp_path: Path, prompt: str) -> None:
+    """The function answered: another call would give the same."""
+    (tmp_path / "agent.py").write_text(_GIVES_NO_JSON)
+    named = load_targets(_entry(tmp_path))["t"]
+
+    async def made() -> list[Answered | Failure]:
+        async with Caller(named) as caller:
+            return await _tried(caller, Call(prompt, takes_text=True))
+
+    (result,) = asyncio.run(made())
+    assert isinstance(result, Failure)
+    assert (result.kind, "cannot be written as JSON" in result.reason) == ("bad_output", True), result.reason
+
+
+def test_half_a_pair_in_an_answer_is_as_in_a_text(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(_GIVES_NO_JSON)
+    named = load_targets(_entry(tmp_path))["t"]
+
+    async def made() -> Answered | Failure:
+        async with Caller(named) as caller:
+            return await caller.call(Call("text", takes_text=True))
+
+    result = asyncio.run(made())
+    assert isinstance(result, Answered), result
+    assert result.text == "a\ufffdb"
+    assert result.envelope is not None
+    assert result.envelope.tool_calls == ({"name": "t", "arguments": {"\ufffd": "\ufffd"}},)
+
+
+def _entry(folder: Path) -> Path:
+    path = folder / "targets.yaml"
+    path.write_text(json.dumps({"targets": {"t": {"kind": "python", "function": "agent:agent"}}}))
+    return path
+
+
 _WAITS = """
 import time
 from pathlib import Path

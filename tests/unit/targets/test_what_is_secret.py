@@ -77,6 +77,27 @@ def test_a_secret_header_is_cut_out_and_said(tmp_path: Path) -> None:
     assert answer.note == "5 secrets of this machine cut out of the reply (***)"
 
 
+def test_a_secret_in_the_name_of_a_model_is_cut_out(tmp_path: Path) -> None:
+    """And where a reply says why it ended: both are kept with each attempt, and shown in reports."""
+    secret = "sk-" + 100 * "s"
+    with running_agent() as (agent, url):
+        for model, shown in ((f"m {secret}", "m ***"), (150 * "m" + secret, 150 * "m" + "***")):
+            choice = {"message": {"role": "assistant", "content": "x"}, "finish_reason": f"by {secret}"}
+            agent.reply = lambda path, data, choice=choice, model=model: {"choices": [choice], "model": model}
+            entry = {"kind": "openai", "base_url": url, "model": "m", "output": "text", "headers": {"api-key": secret}}
+            (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": entry}}))
+
+            async def go() -> Any:
+                async with Caller(load_targets(tmp_path / "targets.yaml")["t"]) as caller:
+                    return await caller.call(Call("x"))
+
+            result = asyncio.run(go())
+            assert isinstance(result, Answered), result
+            assert (result.served.model, result.finish_reason) == (shown, "by ***")
+            assert secret[:8] not in repr(result)
+            assert result.cut >= 1
+
+
 @pytest.mark.parametrize(("name", "value"), [*HARMLESS.items(), *SECRET.items()])
 def test_what_is_secret_goes_by_the_headers_name(name: str, value: str) -> None:
     """Or by a value that says itself that it is a key."""

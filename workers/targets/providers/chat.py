@@ -202,6 +202,7 @@ class ModelClient(PostingClient):
         super().__init__(urls, sent, key, target.max_bytes, key_header=key_header, sign=sign)
         self._prompts = SystemPrompts(folder, target.system_prompt)
         self._stream = target.stream
+        self._says_calls = target.tools is not None or functions_only(target.options)
 
     async def open(self) -> None:
         """Read the prompts."""
@@ -223,7 +224,12 @@ class ModelClient(PostingClient):
             return bad_reply(reply, reason, reply.text, kind="server")
         except StreamFailed as error:
             return bad_reply(reply, error.reason, reply.text, kind=error.kind)
-        return outcome(reply, said)
+        result = outcome(reply, said)
+        if self._says_calls and isinstance(result, Answered) and result.envelope is None:
+            # That it called none of its tools is a fact: without it, no check of tool calls would have a verdict.
+            told = Envelope(output=result.text, tool_calls=(), finish=result.finish_reason)
+            return msgspec.structs.replace(result, envelope=told)
+        return result
 
     def offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
         """Send these tools, {name, description, parameters} each, with each call."""
@@ -244,6 +250,29 @@ class ModelClient(PostingClient):
 
     _joining: Callable[[], Joined]
     """What joins the events of a stream into such a reply."""
+
+
+def functions_only(options: Mapping[str, Any]) -> bool:
+    """Whether a request's own ``options`` name tools, and all are functions, whose calls stand in the reply.
+
+    A provider's other tools (a search, a sandbox) run there, and their calls need not be in the reply.
+    """
+    config = options.get("toolConfig")
+    listed = (
+        options.get("tools") or options.get("functions") or (config.get("tools") if isinstance(config, dict) else ())
+    )
+    return isinstance(listed, list) and bool(listed) and all(map(_is_function, listed))
+
+
+_FUNCTIONS = ("functionDeclarations", "function_declarations", "toolSpec")
+_OF_FUNCTIONS = ("function", "custom", None)
+"""The types of functions, as chat completions, Responses and Messages have them."""
+
+
+def _is_function(tool: Any) -> bool:
+    if not isinstance(tool, Mapping) or tool.get("type") not in _OF_FUNCTIONS:
+        return False
+    return "name" in tool or "function" in tool or tool.keys() <= {*_FUNCTIONS}
 
 
 def outcome(reply: Reply, said: ModelReply) -> Answered | Failure:
