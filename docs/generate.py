@@ -30,7 +30,7 @@ from evalq.workers.ratelimit import PacePolicy
 from evalq.workers.settings import Settings
 from evalq.workers.targets.answers import KINDS
 from evalq.workers.targets.config import OWN_KINDS, kind_of
-from evalq.workers.targets.target import DEFAULT_RETRIES, Price, RetryRule, Target
+from evalq.workers.targets.target import DEFAULT_RETRIES, CaseBudget, Price, RetryRule, Target
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # the tests are no installed package
@@ -63,6 +63,11 @@ def targets_page() -> str:
     retries = [(kind, DEFAULT_RETRIES.get(kind, RetryRule())) for kind in KINDS]
     rows: list[tuple[object, ...]] = [(kind, r.times, r.wait_seconds, r.factor) for kind, r in retries]
     parts.append(f"`retries`, for each kind of failure:\n\n{_keys(RetryRule)}")
+    parts.append(
+        "`case_budget`: a case without an answer ends once a part of it is spent, and its last failure says so. 0 is "
+        "no bound. Each repeat of a case has a budget of its own. Tries count over kills and resumes; what a server "
+        f"lost does not.\n\n{_keys(CaseBudget)}"
+    )
     parts.append("By default:\n\n" + table(("failure", "times", "wait_seconds", "factor"), rows))
     pace: list[tuple[object, ...]] = list(msgspec.structs.asdict(PacePolicy()).items())
     parts.append(

@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 from operator import mul
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -339,6 +339,28 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a recorded output is not what evalq writes: {error}") from error
+
+
+class Used(NamedTuple):
+    """What a case has used of its budget."""
+
+    tries: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+
+    def wire(self) -> str:
+        """It as one text, for the ledger."""
+        return f"{self.tries} {self.seconds!r} {self.cost!r}"
+
+    @classmethod
+    def of(cls, text: str) -> Used:
+        """It from `wire`; nothing used if the text is damaged."""
+        try:
+            tries, seconds, cost = text.split()
+            used = cls(int(tries), float(seconds), float(cost))
+        except ValueError:
+            return cls()
+        return used if math.isfinite(used.seconds) and math.isfinite(used.cost) else cls()
 
 
 class _Cuts(msgspec.Struct):

@@ -26,6 +26,7 @@ _KEPT = b'{"kept"'
 _CACHED = b'{"cached"'
 _BEGUN = b'{"begun"'
 _TALK = b'{"talk"'
+_USED = b'{"used"'
 
 
 class _Reused(msgspec.Struct):
@@ -55,6 +56,15 @@ class _Talk(msgspec.Struct):
     attempts: int
     cost: float
     state: msgspec.Raw
+
+
+class _UsedNote(msgspec.Struct):
+    """What a call has used of its case's budget, as a line of the log."""
+
+    used: int
+    tries: int
+    seconds: float
+    cost: float
 
 
 class _KeptTalk(NamedTuple):
@@ -95,6 +105,8 @@ class RecordedOutputs:
         """{run: outputs reused from it}, "" for a cache; a call that is made again does not count."""
         self.talks: dict[int, _KeptTalk] = {}
         """Conversations that have not ended, by call."""
+        self.used: dict[int, tuple[int, float, float]] = {}
+        """{call: (tries, seconds, cost)} that calls without an output have used of their cases' budgets."""
         self.served: dict[str, int] = {}
         """{model: answers that it gave} (`Served.label`), of outputs that were paid for this sweep."""
         self.users: dict[str, int] = {}
@@ -160,6 +172,11 @@ class RecordedOutputs:
         """
         note = {"talk": call, "attempts": attempts, "cost": cost, "state": msgspec.Raw(state)}
         self._append([msgspec.json.encode(note) + b"\n"])
+
+    def note_used(self, call: int, tries: int, seconds: float, cost: float) -> None:
+        """Keep what a call has used of its case's budget. Not synced."""
+        note = {"used": call, "tries": tries, "seconds": round(seconds, 3), "cost": cost}
+        self._append([msgspec.json.encode(note) + b"\n"], sync=False)
 
     def talk(self, call: int) -> bytes | None:
         """The conversation of a call so far, as `note_talk` got it; None without one."""
@@ -273,7 +290,7 @@ class RecordedOutputs:
 
     def _note(self, line: bytes, offset: int) -> None:
         try:
-            if self._reusable and line.startswith((_AGAIN, _KEPT, _BEGUN, _TALK, _CACHED)):
+            if self._reusable and line.startswith((_AGAIN, _KEPT, _BEGUN, _TALK, _USED, _CACHED)):
                 self._reusable.clear()  # outputs follow their line at once: the rest never came
             if line.startswith(_AGAIN):
                 for call in msgspec.json.decode(line, type=dict[str, list[int]])["again"]:
@@ -293,6 +310,10 @@ class RecordedOutputs:
                 talk = msgspec.json.decode(line, type=_Talk)
                 self.talks[talk.talk] = _KeptTalk(offset, talk.attempts, talk.cost)
                 return
+            if line.startswith(_USED):
+                used = msgspec.json.decode(line, type=_UsedNote)
+                self.used[used.used] = (used.tries, used.seconds, used.cost)
+                return
             if line.startswith(_CACHED):
                 reused = msgspec.json.decode(line, type=_Reused)
                 self._reusable, self._reused_calls, self._piece_start = (
@@ -309,6 +330,7 @@ class RecordedOutputs:
                 return  # written twice by a process that was interrupted before it had noted the first
             self._offsets[output.call] = offset + 1
             self.talks.pop(output.call, None)
+            self.used.pop(output.call, None)
         except (WireError, msgspec.DecodeError, KeyError, IndexError) as error:
             raise WireError(f"{self._path} is damaged at byte {offset}: {error}") from error
         self.count += 1

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evalq.evalcore.errors import ConfigError, Incomplete, StorageError, UsageError, WireError
-from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.calls import Prompt, Used
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import plural
 from evalq.producer.monitor.progress import ShownProgress, Watcher
@@ -23,7 +23,7 @@ from evalq.producer.sweep.head import changed_settings, prompts_digest, warning_
 from evalq.producer.sweep.intake import PAUSE_SECONDS, EarlyStopping, OutputIntake
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
-from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits, Talks
+from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits, Talks, Uses
 from evalq.workers.ledger.sweep_model import EndedAttempts, ProcessTally
 from evalq.workers.processes.identity import unique_name
 from evalq.workers.targets import NamedTarget, load_targets
@@ -176,6 +176,7 @@ class DirectCalls:
         return CallLoop(
             sweep.header, self._named, self._config, limits, before, self._targets.calls, recorded.has,
             lambda: self._stopping.halted, self._note_begun, Talks(self._talk, self._keep_talk),
+            Uses(self._used, self._keep_used),
         )  # fmt: skip
 
     def _take_known(self, watch: Watcher) -> None:
@@ -276,6 +277,13 @@ class DirectCalls:
     def _keep_talk(self, call: int, attempts: int, cost: float, state: bytes) -> None:
         with self._lock:
             self._sweep.recorded.note_talk(call, attempts, cost, state)
+
+    def _used(self, call: int) -> Used:
+        return Used(*self._sweep.recorded.used.get(call, ()))
+
+    def _keep_used(self, call: int, used: Used) -> None:
+        with self._lock:
+            self._sweep.recorded.note_used(call, *used)
 
     def _note_begun(self, begun: int, wasted: int) -> None:
         """Note in the folder that ``begun`` attempts began so far, before the last of them may be paid; ``wasted`` of

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.calls import Attempt, Prompt, Spending
+from evalq.evalcore.model.calls import Attempt, Prompt, Spending, Used
+from evalq.workers.callers.case_use import CaseUse
 from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.local_pacer import LocalPacer
 from evalq.workers.callers.outcomes import Breaker, call_of, reached_nobody, recorded_attempts, result_of
@@ -69,6 +70,13 @@ class _Voice:
         """Whether the target was ever reached."""
 
 
+class Uses(NamedTuple):
+    """The run folder's part in the budgets of cases: what it knows a call to have used, and keeping that."""
+
+    known: Callable[[int], Used]
+    keep: Callable[[int, Used], None]
+
+
 class CallLoop:
     """The event loop of the calls, in a thread. It puts each `Result` into ``made``.
 
@@ -87,6 +95,7 @@ class CallLoop:
         halted: Callable[[], Collection[int]],
         note_begun: Callable[[int, int], None],
         talks: Talks,
+        uses: Uses,
     ) -> None:
         """``has``: whether a call is recorded; ``halted``: cases that are asked no more; ``lanes``: calls at once."""
         self._header, self._limits, self._before = header, limits, before
@@ -95,6 +104,7 @@ class CallLoop:
         self._has, self._halted = has, halted
         self._note_begun = note_begun
         self._talks = talks
+        self._uses = uses
         self._talked = dict(before.talks)
         self._agent = _Voice(named, before.answered)
         self._user = _Voice(named.user, answered=False) if named.user is not None else None
@@ -260,6 +270,11 @@ class CallLoop:
         prompt, header = self._prompts[call % self._header.cases], self._header
         asked = call_of(header, prompt, call // header.cases)
         attempts = list[Answered | Failure | Attempt]()
+        use = CaseUse(self._named.target.case_budget, self._uses.known(call))
+        if spent := use.spent():
+            lost = use.lost(spent)
+            self._give(result_of(header, self._named, self._config, call, prompt, attempts, lost=lost))
+            return
         dialogue = Dialogue(self._agent.caller, asked, prompt)
 
         async def keep() -> bool:
@@ -279,7 +294,7 @@ class CallLoop:
         voice = self._voice(dialogue)
         tries = Tries(voice.named.target)
         while True:
-            result = await self._attempt(call, dialogue.request, voice)
+            result = await self._attempt(call, dialogue.request, voice, use)
             if result is None:
                 break
             result = dialogue.checked(result)
@@ -294,16 +309,21 @@ class CallLoop:
             if voice.breaker.holds(result):
                 # The target's failure, and no fault of this call.
                 self._drop([attempts.pop()])
+                self._keep_use(call, use)
                 if not await self._reached_again(voice):
                     break
                 continue
+            use.add(result, voice.named.target.price)
             if isinstance(result, Answered) and dialogue.take(result):
+                self._keep_use(call, use)
                 if not await keep() or not await dialogue.prepare(keep) or not self._again(call):
                     break
                 voice = self._voice(dialogue)
                 tries = Tries(voice.named.target)
                 continue
             wait = tries.wait(result)
+            if wait is not None and isinstance(result, Failure) and (spent := use.spent(wait)):
+                attempts[-1], wait = use.ended(result, spent), None
             # A resume tries it again.
             if unreached or (wait is not None and (self._stopped or self.failed)):
                 break
@@ -338,14 +358,25 @@ class CallLoop:
         self.begun -= len(done) - self._talked.get(call, (0, 0.0))[0]
         self._talked[call] = len(done), cost
 
-    async def _attempt(self, call: int, asked: Call, voice: _Voice) -> Answered | Failure | None:
+    def _keep_use(self, call: int, use: CaseUse, *, trying: bool = False) -> None:
+        """Have the folder keep what a case has used of its budget, ``trying`` or not."""
+        if use.bounded:
+            self._uses.keep(call, use.while_trying if trying else use.used)
+
+    async def _attempt(self, call: int, asked: Call, voice: _Voice, use: CaseUse) -> Answered | Failure | None:
         """One attempt in its turn; None if it is not to be made any more, however long its turn would take."""
         task = asyncio.current_task()
         assert task is not None
 
         async def begins() -> bool:
             self._queued.discard(task)
-            return await self._begins(call)
+            if not await self._begins(call):
+                return False
+            use.begin()
+            if use.bounded:
+                # Before it is made: a try that a kill cuts off has been one.
+                await asyncio.to_thread(self._keep_use, call, use, trying=True)
+            return True
 
         if self._stopped or self.failed:
             return None

@@ -7,12 +7,14 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, WireError
-from evalq.evalcore.model.calls import Attempt, Prompt
+from evalq.evalcore.model.calls import Attempt, Prompt, Used
+from evalq.workers.callers.case_use import CaseUse
 from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.lanes import Lanes
 from evalq.workers.callers.outcomes import call_of, reached_nobody, recorded_attempts, result_of
@@ -20,6 +22,7 @@ from evalq.workers.callers.target_sessions import TargetSession
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answered, Call, Failure, Tries, attempt
+from evalq.workers.targets.target import CaseBudget
 
 log = logging.getLogger("evalq.calls")
 
@@ -63,6 +66,7 @@ class InFlightCalls:
         self._refusals = 0
         self._results: list[Result] = []
         self._returned: dict[int, int] = {}
+        self._used: dict[int, Used] = {}
         self._recent = _RecentAnswers()
         self._due = asyncio.Event()
         self._closing = False
@@ -197,6 +201,9 @@ class InFlightCalls:
         if session.caller is None or session.pacer is None:
             return None
         request = call_of(self._header, prompt, repeat)
+        use = await self._case_use(call)
+        if spent := use.spent():
+            return self._result(call, prompt, attempts, None, use.lost(spent))
         dialogue = Dialogue(session.caller, request, prompt)
 
         async def keep() -> bool:
@@ -211,32 +218,39 @@ class InFlightCalls:
         tries = Tries(voice.named.target)
         while True:
             try:
-                result = await self._attempt(voice, call, dialogue.request)
+                result = await self._attempt(voice, call, dialogue.request, use)
             # The server sets the fleet's pace: without it no call may start. This call waits; it has not failed.
             except BrokerUnreachable:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if result is None:
+                self._keep_use(call, use)
                 return None
             result = dialogue.checked(result)
             attempts.append(result)
             voice.breaker.record(result)
             if voice.breaker.holds(result):
+                self._keep_use(call, use)
                 self.withdraw()  # until the next claim: one call then probes whether the target is back
                 return None
+            use.add(result, voice.named.target.price)
             if isinstance(result, Answered) and dialogue.take(result):
                 if not await keep() or not await dialogue.prepare(keep):
                     return None
                 # Each call of the model is an attempt of the budget.
                 if await self._again(call) <= 0:
+                    self._keep_use(call, use)
                     return None
                 voice = self._voice(dialogue)
                 tries = Tries(voice.named.target)
                 continue
             wait = tries.wait(result)
+            if wait is not None and isinstance(result, Failure) and (spent := use.spent(wait)):
+                attempts[-1], wait = use.ended(result, spent), None
             # Ask after the policy: each yes counts as an attempt of the budget.
             allowed = await self._again(call) if wait is not None else 0
             if allowed < 0:
+                self._keep_use(call, use)
                 return None
             if wait is None or allowed == 0:
                 whole = dialogue.whole(result) if isinstance(result, Answered) else dialogue.lost()
@@ -250,7 +264,24 @@ class InFlightCalls:
         assert self._session.user is not None  # a sweep with simulated users does not begin without their target
         return self._session.user
 
-    async def _attempt(self, voice: TargetSession, call: int, request: Call) -> Answered | Failure | None:
+    async def _case_use(self, call: int) -> CaseUse:
+        """What the call's case has used of its budget, in other processes too."""
+        target, before = self._session.named.target, Used()
+        use = CaseUse(target.case_budget)
+        while use.bounded:
+            try:
+                before = await asyncio.to_thread(self._calls.used, self._header.run, call)
+                break
+            except (redis.RedisError, OSError):
+                await asyncio.sleep(_RETRY_SECONDS)
+        return CaseUse(target.case_budget, before)
+
+    def _keep_use(self, call: int, use: CaseUse) -> None:
+        """The call goes back: whoever makes it next begins with what it has used."""
+        if use.bounded:
+            self._used[call] = use.used
+
+    async def _attempt(self, voice: TargetSession, call: int, request: Call, use: CaseUse) -> Answered | Failure | None:
         """Make one attempt when its turn comes; None if the call was withdrawn before."""
         caller, pacer = voice.caller, voice.pacer
         if self._withdrawn.is_set() or caller is None or pacer is None:
@@ -259,6 +290,7 @@ class InFlightCalls:
 
         async def may_begin() -> bool:
             allowed = not self._withdrawn.is_set() and await self._note_attempt(call)
+            use.begin()
             self._queued.discard(task)
             return allowed and not self._withdrawn.is_set()
 
@@ -304,13 +336,15 @@ class InFlightCalls:
 
     async def _note_attempts(self) -> None:
         """Note attempts in batches: those that come up during one round trip go with the next."""
+        budget = self._session.named.target.case_budget != CaseBudget()
         while self._to_note:
             some, self._to_note = self._to_note, {}
             numbers = {call: number for call, (number, _) in some.items()}
             allowed: set[int] | None = None
             while allowed is None:
                 try:
-                    allowed = await asyncio.to_thread(self._calls.begin, self._header.run, self._holder, numbers)
+                    begin = partial(self._calls.begin, self._header.run, self._holder, numbers, budget=budget)
+                    allowed = await asyncio.to_thread(begin)
                 except (redis.RedisError, OSError):
                     await asyncio.sleep(_RETRY_SECONDS)
             for call, (_, permission) in some.items():
@@ -363,10 +397,15 @@ class InFlightCalls:
             self._resting -= 1
 
     def _result(
-        self, call: int, prompt: Prompt, attempts: list[Answered | Failure | Attempt], whole: Answered | None
+        self,
+        call: int,
+        prompt: Prompt,
+        attempts: list[Answered | Failure | Attempt],
+        whole: Answered | None,
+        lost: Failure | None = None,
     ) -> Result:
         session = self._session
-        result = result_of(self._header, session.named, session.config, call, prompt, attempts, whole)
+        result = result_of(self._header, session.named, session.config, call, prompt, attempts, whole, lost=lost)
         if result.fatal:
             # A wrong key fails every call: do not spend the waiting calls on it.
             self._refusals += 1
@@ -398,10 +437,14 @@ class InFlightCalls:
                 self._attempts.pop(result.output.call, None)
             # Only now: uncommitted results are still in ``_results``, so the server cannot have lost them.
             self._recent.keep(results)
+        used = {call: self._used[call] for call in returned if call in self._used}
+        if used:
+            await asyncio.to_thread(self._calls.keep_used, run, holder, used)
         if returned:
             await asyncio.to_thread(self._calls.give_back, run, holder, returned)
             for call in returned:
                 self._returned.pop(call, None)
+                self._used.pop(call, None)
                 self._attempts.pop(call, None)
 
 

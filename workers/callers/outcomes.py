@@ -38,12 +38,15 @@ def result_of(
     prompt: Prompt,
     attempts: Sequence[Answered | Failure | Attempt],
     final: Answered | None = None,
+    *,
+    lost: Failure | None = None,
 ) -> Result:
     """The result of a call after its last attempt; fatal if every further call would fail in the same way.
 
     ``final`` is the answer with the conversation that led to it, or the conversation that led to a failure.
+    ``lost`` is the failure of a call without any attempt.
     """
-    ended, target = attempts[-1], named.target
+    ended, target = lost or attempts[-1], named.target
     assert not isinstance(ended, Attempt)  # one that was restored is never the last
     last = ended if isinstance(ended, Failure) else final or ended
     user = _user_facts(prompt, named, ended)

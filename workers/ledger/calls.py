@@ -15,7 +15,7 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.calls import Prompt
+from evalq.evalcore.model.calls import Prompt, Used
 from evalq.evalcore.model.canonical import pack, unpack
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SHARED, SweepKeys, decode_names, reading
@@ -130,13 +130,23 @@ class CallLedger(Scripts):
         except msgspec.DecodeError as error:
             raise WireError(f"a prompt is not what evalq writes: {error}") from error
 
-    def begin(self, run: str, holder: str, begun: Mapping[int, int]) -> set[int]:
+    def begin(self, run: str, holder: str, begun: Mapping[int, int], *, budget: bool = False) -> set[int]:
         """Note that attempts begin, {call: number of the attempt}; returns the calls that may be made.
 
-        If the process dies, only these attempts count as lost: its other calls were never paid.
+        If the process dies, only these attempts count as lost: its other calls were never paid. With ``budget`` they
+        count as tries of their cases, too.
         """
         rows = (field for item in begun.items() for field in item)
-        return {int(call) for call in self.step("begin", run, holder, *rows)}
+        return {int(call) for call in self.step("begin", run, holder, int(budget), *rows)}
+
+    def used(self, run: str, call: int) -> Used:
+        """What other processes used of the budget of a call's case."""
+        data = self.client.hget(SweepKeys.of(run).used, str(call))
+        return Used.of(data.decode(errors="replace")) if data else Used()
+
+    def keep_used(self, run: str, holder: str, used: Mapping[int, Used]) -> None:
+        """Keep what calls have used of their cases' budgets, before they are given back."""
+        self.step("use", run, holder, *(field for call, one in used.items() for field in (call, one.wire())))
 
     def again(self, run: str, call: int) -> int:
         """Ask for a retry of a failed call, which is counted: 1 yes, 0 no budget left, -1 the sweep is closed."""

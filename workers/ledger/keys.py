@@ -112,6 +112,7 @@ class SweepKeys(NamedTuple):
     talks: str  # {call: its conversation so far}
     kept: str  # {held call: attempts begun in this hold that its conversation has}
     talked: str  # {call: attempts of earlier holds that its conversation has}
+    used: str  # {call: "tries seconds cost" of earlier holds; "at <call>": when its first try of this hold began}
 
     @classmethod
     def of(cls, run: str) -> Self:

@@ -199,7 +199,8 @@ class Result(msgspec.Struct, frozen=True):
 
     def row(self) -> tuple[object, ...]:
         """The arguments of the script ``commit`` for it."""
-        output, last = self.output, self.output.attempts[-1]
+        output = self.output
+        took = output.attempts[-1].latency_seconds if output.attempts else 0.0
         return (
             output.call,
             self.kind,
@@ -208,8 +209,8 @@ class Result(msgspec.Struct, frozen=True):
             repr(output.cost),
             sum(attempt.prompt_tokens or 0 for attempt in output.attempts),
             sum(attempt.completion_tokens or 0 for attempt in output.attempts),
-            bucket(last.latency_seconds),
-            round(last.latency_seconds * 1_000_000),
+            bucket(took),
+            round(took * 1_000_000),
             pack(msgspec.json.encode(output)),
             int(self.resent),
             output.priced,

@@ -51,6 +51,18 @@ class RetryRule(Params):
     )
 
 
+class CaseBudget(Params):
+    """A case that has no answer ends once a part of it is spent; 0 is no bound. Each repeat has a budget of its own."""
+
+    tries: int = Field(
+        default=0, ge=0, le=10_000, description="Most tries that bring no answer, of any kind of failure"
+    )
+    seconds: float = Field(default=0.0, ge=0, description="No further try after so many seconds since the first")
+    cost: float = Field(
+        default=0.0, ge=0, description="No further try once its tries cost so much, in the price's currency"
+    )
+
+
 DEFAULT_RETRIES: dict[FailureKind, RetryRule] = {
     "rate_limit": RetryRule(times=8, wait_seconds=1.0, factor=1.5),
     "timeout": RetryRule(times=1, wait_seconds=1.0),
@@ -86,6 +98,9 @@ class Target(Params):
     retries: dict[FailureKind, RetryRule] = Field(
         default_factory=dict, description="Retries by kind of failure, over the defaults below"
     )
+    case_budget: CaseBudget = Field(
+        default=CaseBudget(), description="What one case may take until it is given up: {tries, seconds, cost}, below"
+    )
     identity: str | None = Field(
         default=None,
         min_length=1,
@@ -113,6 +128,12 @@ class Target(Params):
             except (ValueError, TypeError) as error:
                 raise PydanticCustomError("choices", "{name}: {why}", {"name": name, "why": str(error)}) from None
         return value
+
+    @model_validator(mode="after")
+    def _budget_counts(self) -> Target:
+        if self.case_budget.cost and self.price is None:
+            raise PydanticCustomError("budget", "case_budget: a cost needs a price, which this target does not have")
+        return self
 
     @model_validator(mode="after")
     def _envelope_fits(self) -> Target:
@@ -266,6 +287,7 @@ def _is_file(path: Path) -> bool:
 _NO_PART_OF_ANSWERS = (
     "base_url",
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
+    "case_budget",
     *("stream", "cache", "profile"),
     *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
 )

@@ -99,7 +99,8 @@ def test_sweeps_share_seconds_of_work_and_not_calls(means: list[float], seed: in
 @pytest.mark.parametrize("weights", [{}, {"a": 3.0}, {"a": 1.0, "b": 4.0}])
 def test_teams_get_their_weights_whatever_the_number_of_their_runs(weights: dict[str, float]) -> None:
     """Team a has 20 runs and team b one: the shares of the teams are those of their weights, within 5 %."""
-    runs: dict[Share, float] = {("bulk", "a", f"a{number}"): 0.5 for number in range(20)} | {("bulk", "b", "b0"): 1.0}
+    runs: dict[Share, float] = {("bulk", "a", f"a{number}"): 0.5 for number in range(20)}
+    runs["bulk", "b", "b0"] = 1.0
     world = _shares(weights, runs, 400.0, 1)
     done = {team: sum(took for path, took in world.seconds.items() if path[1] == team) for team in "ab"}
     wanted = weights.get("a", 1.0) / (weights.get("a", 1.0) + weights.get("b", 1.0))

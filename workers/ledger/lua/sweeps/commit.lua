@@ -21,6 +21,7 @@ local function keep(call, kind, fatal, output, cost_is)
     fresh = fresh + 1
     redis.call('HDEL', keys.talks, call)
     redis.call('HDEL', keys.talked, call)
+    redis.call('HDEL', keys.used, call)
     redis.call('RPUSH', keys.outbox, output)
     redis.call('HINCRBY', keys.meta, 'recorded', 1)
     if cost_is ~= '' then redis.call('HINCRBY', keys.meta, cost_is, 1) end

@@ -66,13 +66,23 @@ local function let_go(call)
   redis.call('HDEL', keys.held, call)
   redis.call('HDEL', keys.retries, call)
   redis.call('HDEL', keys.begun, call)
+  redis.call('HDEL', keys.used, 'at ' .. call)
+end
+-- Counts the tries of a dead process against the budget of their case, and the time until its lease ended.
+local function use(call, tries, ended)
+  local began = tonumber(redis.call('HGET', keys.used, 'at ' .. call))
+  if not began or tries <= 0 then return end
+  local before, seconds, cost = string.match(redis.call('HGET', keys.used, call) or '0 0 0', '^(%S+) (%S+) (%S+)$')
+  local took = math.max(0, ended - began) / 1000
+  redis.call('HSET', keys.used, call, string.format('%d %.3f %s', (tonumber(before) or 0) + tries, (tonumber(seconds) or 0) + took, cost or '0'))
 end
 -- Puts a call back to those to make. If its process is dead, attempts that had begun count as lost: they may have reached
 -- the target, and then they were paid. Not those of the conversation so far, which goes on.
-local function take_back(call, holder, dead)
+local function take_back(call, holder, dead, ended)
   local begun = dead and tonumber(redis.call('HGET', keys.begun, call)) or 0
   local kept = tonumber(redis.call('HGET', keys.kept, call)) or 0
   if kept > 0 then redis.call('HINCRBY', keys.talked, call, kept) end
+  use(call, begun - kept, ended or now_ms())
   for attempt = 1, begun - kept do redis.call('SADD', keys.lost, lost_name(holder, call, attempt)) end
   let_go(call)
   redis.call('RPUSH', keys.again, call)
@@ -90,14 +100,14 @@ local function reclaim()
   if #over == 0 then return end
   local dead = {}
   for _, holder in ipairs(over) do
-    dead[holder] = true
+    dead[holder] = tonumber(redis.call('ZSCORE', keys.holders, holder))
     redis.call('ZREM', keys.holders, holder)
     redis.call('SREM', keys.awaited, holder)
   end
   local held = redis.call('HGETALL', keys.held)
   for i = 1, #held, 2 do
     if dead[held[i + 1]] then
-      take_back(held[i], held[i + 1], true)
+      take_back(held[i], held[i + 1], true, dead[held[i + 1]])
       redis.call('HINCRBY', keys.meta, 'reclaimed', 1)
     end
   end
