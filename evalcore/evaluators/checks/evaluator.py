@@ -53,11 +53,14 @@ from evalq.evalcore.naming import shorten
 
 # Comparing runs: by whether the outputs of a case pass, and by their scores.
 
-_WITHOUT_JUDGES = ("plain", "labels", "judges", "cases", "latency_seconds", "cost", "tokens", "usage")
+_WITHOUT_JUDGES = (
+    *("plain", "labels", "judges", "cases", "usage"),
+    *("latency_seconds", "cost", "tokens", "first_token_seconds"),
+)
 """Results that do not depend on fallible checks."""
 
 
-_USAGE = ("latency_seconds", "cost", "tokens")
+_USAGE = ("latency_seconds", "cost", "tokens", "first_token_seconds")
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _NUMBERS = (
     Number("outputs.passed", "higher"),
@@ -173,8 +176,8 @@ _SHOWN = 200
 
 class _RecordLine(msgspec.Struct):
     """``id`` is the case; ``passed`` and ``score`` are null without a verdict. ``kind`` stands for the text if answers
-    are counted by kind. ``took`` has the known seconds, cost and tokens. ``plain`` is whether it passes by the checks
-    that are not fallible, in runs that have others; ``labels`` are people's, by check.
+    are counted by kind. ``took`` has the known seconds, cost, tokens, and seconds to the first token. ``plain`` is
+    whether it passes by the checks that are not fallible, in runs that have others; ``labels`` are people's, by check.
     """
 
     record: str
@@ -229,12 +232,10 @@ def _labels_of(test: ScoredOutput) -> dict[str, bool]:
 
 def _usage_of(test: ScoredOutput) -> dict[str, float]:
     """The known usage of an output with a verdict, for the quantiles of the report."""
-    if test.score is None:
-        return {}
     usage = test.usage
-    if usage.latency is usage.cost is usage.tokens is None:
+    if test.score is None or usage is NOTHING_USED:
         return {}
-    known = {"latency_seconds": usage.latency, "cost": usage.cost, "tokens": usage.tokens}
+    known = dict(zip(_USAGE, (usage.latency, usage.cost, usage.tokens, usage.first_token), strict=True))
     return {name: value for name, value in known.items() if value is not None}
 
 

@@ -186,6 +186,8 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "latency_seconds": _usage_block(state.latency),
         "cost": _usage_block(state.cost),
         "tokens": _usage_block(state.tokens),
+        # Only where it is known: calls that do not stream have none.
+        **({"first_token_seconds": _usage_block(state.first_token)} if state.first_token.count else {}),
         "by_case": entries,
         "failures": list(_failures(results)),
         **labels_section(cases, state, params, labelled=any(each.counted.labels for each in alike)),

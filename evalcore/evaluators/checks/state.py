@@ -198,6 +198,10 @@ def _shared_counts(data: bytes) -> CaseCounts:
     return counts
 
 
+_USAGE = ("latency", "cost", "tokens", "first_token")
+"""Quantiles of what outputs used, by their names in `Usage` and in the state."""
+
+
 class ChecksState(State):
     """Cases by their index in the params. ``overlap``: some (case, repeat) occurs twice, and `settle` must run.
 
@@ -217,6 +221,7 @@ class ChecksState(State):
     cost: Quantiles = msgspec.field(default_factory=Quantiles)
     tokens: Quantiles = msgspec.field(default_factory=Quantiles)
     drawn: dict[int, KindCounts] = msgspec.field(default_factory=dict)
+    first_token: Quantiles = msgspec.field(default_factory=Quantiles)
     judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
     astray: Faults = msgspec.field(default_factory=Faults)
     dead: list[int] = msgspec.field(default_factory=list)
@@ -229,8 +234,8 @@ class ChecksState(State):
         self.failures.merge(later.failures)
         self.astray.merge(later.astray)
         self.dead += later.dead
-        for mine, theirs in ((self.latency, later.latency), (self.cost, later.cost), (self.tokens, later.tokens)):
-            mine.merge(theirs)
+        for name in _USAGE:
+            getattr(self, name).merge(getattr(later, name))
         if later.judges:
             self.judges = _merge_judges(self.judges, later.judges)
         for index, case in later.cases.items():
@@ -262,7 +267,7 @@ class ChecksState(State):
         for case in self.cases.values():
             if len(case.seen) > 1:
                 case.seen = dict(sorted(case.seen.items()))
-        for quantiles in (self.latency, self.cost, self.tokens):
+        for quantiles in (getattr(self, name) for name in _USAGE):
             quantiles.buckets = dict(sorted(quantiles.buckets.items()))
         self.drawn = dict(sorted(self.drawn.items()))
         for answers in self.drawn.values():
@@ -286,9 +291,7 @@ class ChecksGatherer:
 
     def __init__(self) -> None:
         self.state = ChecksState()
-        self._latency: list[float] = []
-        self._cost: list[float] = []
-        self._tokens: list[float] = []
+        self._used: dict[str, list[float]] = {name: [] for name in _USAGE}
         self._failures: list[tuple[int, str]] = []
         self._failed = 0
         self._firsts: dict[tuple[Any, ...], CaseCounts] = {}
@@ -331,13 +334,10 @@ class ChecksGatherer:
         _count_labels(case, test)
         if test.mark.text:
             self._kinds_of(plan.index).add(test.repeat, test.mark)
-        usage = test.usage
-        if usage.latency is not None:
-            self._latency.append(usage.latency)
-        if usage.cost is not None:
-            self._cost.append(usage.cost)
-        if usage.tokens is not None:
-            self._tokens.append(usage.tokens)
+        if test.usage is not NOTHING_USED:
+            for name, values in self._used.items():
+                if (value := getattr(test.usage, name)) is not None:
+                    values.append(value)
 
     def _count_first(self, index: int, line: int, test: ScoredOutput) -> None:
         """Count the first output of a plain case, which has nothing but its verdicts."""
@@ -385,9 +385,8 @@ class ChecksGatherer:
         # The first of each chunk are enough: merging keeps the lowest lines.
         self.state.failures = Faults(self._failed, self._failures)
         self.state.astray = Faults(len(self._unmatched), self._unmatched[:LISTED])
-        self.state.latency = Quantiles.of(self._latency)
-        self.state.cost = Quantiles.of(self._cost)
-        self.state.tokens = Quantiles.of(self._tokens)
+        for name, values in self._used.items():
+            setattr(self.state, name, Quantiles.of(values))
         self.state.judges = _count_votes(self._votes)
         return self.state
 

@@ -37,6 +37,12 @@ from evalq.evalcore.views.markdown import NONE, decimals, escape, input_faults, 
 
 _CASES = 50
 _FAILURES = 20
+_USED = (
+    ("latency_seconds", "Seconds"),
+    ("first_token_seconds", "Seconds to the first token"),
+    ("cost", "Cost"),
+    ("tokens", "Tokens"),
+)
 _VERDICTS = {
     "holds": "all cases reach theirs",
     "fails": "not reached",
@@ -213,9 +219,9 @@ def _threshold_text(entry: Mapping[str, Json]) -> str:
 def _usage_table(results: Mapping[str, Json]) -> str:
     """The usage of outputs, if any record has it."""
     rows: list[tuple[object, ...]] = []
-    for key, name in (("latency_seconds", "Seconds"), ("cost", "Cost"), ("tokens", "Tokens")):
-        entry = results[key]
-        if entry["count"]:
+    for key, name in _USED:
+        entry = results.get(key)
+        if entry and entry["count"]:
             figures = (_format_figure(entry[part]) for part in ("mean", "p50", "p90", "p95", "p99", "max", "total"))
             rows.append((name, entry["count"], *figures))
     if not rows:
@@ -286,10 +292,16 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
             ),
             Tile("Thresholds", reached, f"{decided['holds']:,} of {decided['total']:,} hold", state),
             *_collapse_tiles(results),
-            Tile("Median latency", number(results["latency_seconds"]["p50"], "seconds")),
+            Tile("Median latency", number(results["latency_seconds"]["p50"], "seconds"), _first_token(results)),
             Tile("Cost", number(results["cost"]["total"], "number")),
         ),
     )
+
+
+def _first_token(results: Mapping[str, Json]) -> str:
+    """The median time to the first token; empty where no answer streamed."""
+    known = results.get("first_token_seconds")
+    return f"first token after {number(known['p50'], 'seconds')}" if known else ""
 
 
 def _people_tiles(results: Mapping[str, Json]) -> Iterator[Tile]:
@@ -516,6 +528,6 @@ VIEWS = Views(
     summary=page_summary,
     charts=_CHARTS,
     rows=Rows((Column("Case"), Column("Repeat", "number"), Column("Score", "number")), _OutputRow, _row_reader),
-    at_times=("diversity", "judges", "labels", "plain", "stopping"),
+    at_times=("diversity", "first_token_seconds", "judges", "labels", "plain", "stopping"),
     failed=_case_failed,
 )

@@ -43,7 +43,8 @@ def _lines() -> Iterator[bytes]:
             attempt = {"cost": 0.25, "latency_seconds": 1.5, "prompt_tokens": 3, "completion_tokens": 4}
             made["judgements"][0] |= {"config": f"c{at}", "attempts": [attempt]}
             yield json.dumps(made).encode()
-        yield line("plain", repeat, "yes" if repeat % 5 else "no", cost=0.5 + repeat, **stop_mark(40))
+        used = {"cost": 0.5 + repeat, "first_token_seconds": 0.25 * (repeat + 1)}
+        yield line("plain", repeat, "yes" if repeat % 5 else "no", **used, **stop_mark(40))
     yield b'{"case":"plain","repeat":90,"error":"lost"}'
     yield judged_line("m0", 91, True, labels={"nobody": True})
 
@@ -407,6 +408,22 @@ def test_a_record_that_killed_its_worker_has_a_row_too(whole: Whole) -> None:
     assert row is not None
     assert (row.state, row.cells) == ("bad", (None, None, None))
     assert row.evidence() == (Evidence("output", "an answer", "lost"),)
+
+
+def test_the_time_to_the_first_token_has_a_row_where_it_is_known(whole: Whole, tmp_path: Path) -> None:
+    """Quantiles of the answers that have one, in the report, its table and each record; nothing without any."""
+    entry = whole.results["first_token_seconds"]
+    assert (entry["count"], entry["max"]) == (12, 3.0)
+    assert 1.4 < entry["p50"] < 1.8
+    (row,) = (row for row in whole.table("What outputs took") if row[""] == "Seconds to the first token")
+    assert (row["Outputs"], row["Most"]) == ("12", "3")
+    (tile,) = (tile for tile in page_summary(whole.report).tiles if tile.label == "Median latency")
+    assert tile.note.startswith("first token after 1.")
+    records = [json.loads(record) for record in whole.records]
+    assert sum("first_token_seconds" in record.get("took", {}) for record in records) == 12
+    bare = evaluated(tmp_path, [line("c", 0)], params_of([{"id": "c", "checks": [{"contains": "yes"}]}])).report
+    assert "first_token_seconds" not in bare["results"]
+    assert "first token" not in markdown(bare, {})
 
 
 def test_what_only_some_runs_have_can_be_demanded_of_any(whole: Whole, tmp_path: Path) -> None:
