@@ -9,7 +9,7 @@ import msgspec
 
 from evalq.evalcore.errors import UsageError
 from evalq.evalcore.views.markdown import printed
-from evalq.producer.comparing.drifting import SuiteHistory, drift_lines, histories, served_lines
+from evalq.producer.comparing.drifting import SuiteHistory, drift_lines, histories, replaced_lines
 from evalq.producer.invocation.invocation import Invocation, command
 from evalq.producer.invocation.options import as_json, server_options
 
@@ -53,7 +53,7 @@ def _lines(history: SuiteHistory) -> Iterator[str]:
     # Otherwise "No drift" would seem to include this run.
     if drift and history.runs and history.runs[0].run not in {chain.run for chain in history.drift}:
         yield f"  Run {history.runs[0].run} is newer than what drift counts: {_WHY_NOT_COUNTED}."
-    for line in served_lines(history.runs):
+    for line in replaced_lines(history.replaced):
         yield f"  {line}"
     for finished in history.runs:
         faulty = finished.records.get("errors", 0) + finished.records.get("dead", 0)

@@ -52,14 +52,26 @@ class FinishedRun(msgspec.Struct, frozen=True):
     served: dict[str, int] = {}
 
 
+class Replacement(msgspec.Struct, frozen=True):
+    """Another model served the calls of ``run`` than those of the run before it: both by name, in a sentence."""
+
+    run: str
+    sentence: str
+
+
 class SuiteHistory(msgspec.Struct, frozen=True):
-    """The history of one evaluator, suite and target: its runs and its chains, those of the newest run first."""
+    """The history of one evaluator, suite and target: its runs and its chains, those of the newest run first.
+
+    ``replaced`` are the runs with which another model began to serve, the newest first: of all runs, also of those that
+    ``runs`` leaves out, since a change of long ago explains a drift of today.
+    """
 
     evaluator: str
     suite: str
     target: str
     runs: list[FinishedRun]
     drift: list[DriftState]
+    replaced: list[Replacement] = []
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -74,8 +86,7 @@ def histories(servers: Servers, most: int) -> list[SuiteHistory]:
 
 def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
     for place in servers.history.all():
-        # Not for 0 runs: the server takes a range to -1 as the whole list.
-        entries = servers.history.entries(place, most) if most else []
+        entries = servers.history.entries(place)
         runs = [
             FinishedRun(
                 entry.run,
@@ -86,7 +97,8 @@ def _of_ledger(servers: Servers, most: int) -> Iterator[SuiteHistory]:
             )
             for entry in entries
         ]
-        yield SuiteHistory(place.evaluator, place.suite, place.target, runs, servers.drift.states(place))
+        states = servers.drift.states(place)
+        yield SuiteHistory(place.evaluator, place.suite, place.target, runs[:most], states, _replacements(runs))
 
 
 def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
@@ -111,7 +123,8 @@ def _of_folders(servers: Servers, most: int) -> Iterator[SuiteHistory]:
             except (EvalqError, OSError) as error:
                 warn(f"warning: {folder.path} is skipped: {error}")
         states = _counted(cases, [run for run in known if (run.evaluator, run.target) == (evaluator, target)])
-        yield SuiteHistory(evaluator, suite, target, runs[::-1][:most], states)
+        runs.reverse()
+        yield SuiteHistory(evaluator, suite, target, runs[:most], states, _replacements(runs))
 
 
 def _metrics(evaluator: str) -> tuple[Metric, ...]:
@@ -164,13 +177,24 @@ def _counted(runs: Sequence[RunCases], baselines: Sequence[RunCases]) -> list[Dr
     return [state_of(record, version) for record, version in reversed(chains.values())]
 
 
-def served_lines(runs: Sequence[FinishedRun]) -> Iterator[str]:
-    """A line for each run that another model served than the run before it; ``runs`` has the newest first."""
+def _replacements(runs: Sequence[FinishedRun]) -> list[Replacement]:
+    """The replacements of models in ``runs``; both have the newest first."""
     # A run whose replies name no model says nothing about a change.
-    named = [run for run in reversed(runs) if run.served]
-    for before, now in pairwise(named):
-        if replaced := replaced_model(before.served, now.served):
-            yield f"Since run {now.run}: {replaced[0].lower()}{replaced[1:]}"
+    named = [run for run in runs if run.served]
+    changes = ((now.run, replaced_model(before.served, now.served)) for now, before in pairwise(named))
+    return [Replacement(run, sentence) for run, sentence in changes if sentence]
+
+
+_REPLACED_SHOWN = 5
+"""Replacements that the text shows: a provider that alternates between two models has one in each run."""
+
+
+def replaced_lines(replaced: Sequence[Replacement]) -> Iterator[str]:
+    """A line for each of the newest replacements, in the order of the runs."""
+    if (earlier := len(replaced) - _REPLACED_SHOWN) > 0:
+        yield f"Another model began to serve {earlier:,} times before (--json lists them)."
+    for each in reversed(replaced[:_REPLACED_SHOWN]):
+        yield f"Since run {each.run}: {each.sentence[0].lower()}{each.sentence[1:]}"
 
 
 # Drift as text: which runs, since when, how large, the evidence, and how to end the alert.

@@ -51,6 +51,10 @@ def test_a_replaced_model_is_named_with_both_fingerprints(service: Agent, tmp_pa
     (change,) = [line for line in evalq("history", cwd=tmp_path).stdout.splitlines() if "another model" in line]
     run = info["run"]
     assert change.strip() == f"Since run {run}: a{sentence[1:]}"
+    # A change of long ago explains a drift of today: it is named however few runs are shown.
+    assert change in evalq("history", "--runs", "1", cwd=tmp_path).stdout.splitlines()
+    (suite,) = json.loads(evalq("history", "--runs", "0", "--json", cwd=tmp_path).stdout)
+    assert (suite["runs"], suite["replaced"]) == ([], [{"run": run, "sentence": sentence}])
 
 
 def test_nothing_is_said_where_no_model_is_named(service: Agent, tmp_path: Path) -> None:
