@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -73,32 +74,45 @@ class _Tree:
         for span in spans:
             above = by_id.get(span.parent) if span.parent != span.id else None
             self._above[span.id] = above
-        kinds = {span.id: kind_of_span(span.attributes) for span in spans}
-        judged = {
-            each.id for each in spans if any(kinds[up.id] == "evaluator" for up in (each, *self._ancestors(each)))
-        }
+        self.kinds = kinds = {span.id: kind_of_span(span.attributes) for span in spans}
+        judges = self._nearest(spans, "evaluator")
+        judged = {each.id for each in spans if kinds[each.id] == "evaluator" or judges[each.id] is not None}
         self.spans = [span for span in spans if span.id not in judged] or list(spans)
-        self.kinds = kinds
+        self._working = self._nearest(self.spans, "tool", "agent")
         tops = [span for span in self.spans if self._above[span.id] is None]
         # A span without any parent is the root; otherwise the first whose parent is not here.
         self.root = next((span for span in tops if not span.parent), (tops or self.spans)[0])
         self.models = self._model_calls()
         self._said: dict[str, Said] = {}
 
-    def _ancestors(self, span: TraceSpan) -> Iterator[TraceSpan]:
-        seen = {span.id}
-        above = self._above[span.id]
-        while above is not None and above.id not in seen:
-            yield above
-            seen.add(above.id)
-            above = self._above[above.id]
+    def _nearest(self, spans: Sequence[TraceSpan], *kinds: conventions.Kind) -> dict[str, TraceSpan | None]:
+        """For each span the nearest one above it of these kinds, in linear time: a trace may be one long chain."""
+        found: dict[str, TraceSpan | None] = {}
+        for span in spans:
+            way: set[str] = set()
+            at, nearest = span.id, None
+            # Spans may stand above each other in a circle.
+            while at not in found and at not in way:
+                way.add(at)
+                above = self._above[at]
+                if above is None:
+                    break
+                if self.kinds[above.id] in kinds:
+                    nearest = above
+                    break
+                at = above.id
+            else:
+                nearest = found.get(at)
+            found.update({each: None if nearest is not None and nearest.id == each else nearest for each in way})
+        return found
 
     def _model_calls(self) -> list[TraceSpan]:
         """The calls of models, each once: a library and the client under it may both write a span of one call."""
         calls = [span for span in self.spans if self.kinds[span.id] == "model"]
         inner: set[str] = set()
+        nearest = self._nearest(self.spans, "model", "agent", "tool")
         for span in calls:
-            outer = next((up for up in self._ancestors(span) if self.kinds[up.id] in ("model", "agent", "tool")), None)
+            outer = nearest[span.id]
             if outer is None or self.kinds[outer.id] != "model":
                 continue
             counted = bool(conventions.tokens_of(outer.attributes)) or not conventions.tokens_of(span.attributes)
@@ -159,9 +173,16 @@ class _Tree:
             line["output"] = output
         if calls := self._calls():
             line["tool_calls"] = calls
-        elif messages or self.models:
+        elif (messages if last is None else messages and self._called_nothing(last)) or (
+            self.models and all(map(self._called_nothing, self.models))
+        ):
             line["tool_calls"] = []
         return line
+
+    def _called_nothing(self, call: TraceSpan) -> bool:
+        """Whether it is known that a call of a model asked for no tool: by what it said, or by why it ended."""
+        said = self.said(call)
+        return bool(said.outputs) or said.finish not in (None, "tool_calls")
 
     def _output(self, messages: Sequence[Mapping[str, Any]], last: TraceSpan | None) -> Any:
         text = last_text(self.said(last).outputs) if last is not None else last_text(messages)
@@ -201,15 +222,17 @@ class _Tree:
             if not self._doubles(span)
         ]
         known = {call["id"] for _, call in made if "id" in call}
-        nameless = [call for _, call in made if "id" not in call]
+        nameless: dict[str, deque[dict[str, Any]]] = {}
+        for _, call in made:
+            if "id" not in call:
+                nameless.setdefault(call["name"], deque()).append(call)
         for model in self.models:
             for each in (call for message in self.said(model).outputs for call in message.get("tool_calls", ())):
                 identity = each.get("id")
                 if identity in known:
                     continue
-                match = next((call for call in nameless if call["name"] == each["name"]), None)
-                if match is not None:
-                    nameless.remove(match)
+                if same := nameless.get(each["name"]):
+                    match = same.popleft()
                     match["arguments"] = match["arguments"] or each["arguments"]
                     match |= {"id": identity} if identity else {}
                 else:
@@ -240,15 +263,12 @@ class _Tree:
 
     def _parent(self, span: TraceSpan) -> dict[str, str]:
         """The call or the agent's span in which a tool was called, unless that is the whole trace."""
-        for up in self._ancestors(span):
-            if self.kinds[up.id] == "tool":
-                return {"parent": str(conventions.tool_call(up).get("id") or up.id)}
-            if self.kinds[up.id] == "agent" and up is not self.root and self._is_inner(up):
-                return {"parent": up.id}
-        return {}
-
-    def _is_inner(self, agent: TraceSpan) -> bool:
-        return any(self.kinds[up.id] in ("agent", "tool") for up in self._ancestors(agent))
+        up = self._working[span.id]
+        if up is None:
+            return {}
+        if self.kinds[up.id] == "tool":
+            return {"parent": str(conventions.tool_call(up).get("id") or up.id)}
+        return {"parent": up.id} if up is not self.root and self._working[up.id] is not None else {}
 
 
 _ROLES = ("system", "developer", "user", "human", "assistant", "ai", "model", "tool", "function")

@@ -82,7 +82,7 @@ def first(attributes: Mapping[str, Any], keys: Sequence[str]) -> Any:
 def kind_of_span(attributes: Mapping[str, Any]) -> Kind:
     """What a span stands for."""
     operation = attributes.get("gen_ai.operation.name")
-    if operation in _OPERATIONS:
+    if isinstance(operation, str) and operation in _OPERATIONS:
         return _OPERATIONS[operation]
     for key, kinds in (("openinference.span.kind", _OPENINFERENCE), ("traceloop.span.kind", _TRACELOOP),
                        ("langfuse.observation.type", _LANGFUSE)):  # fmt: skip

@@ -226,11 +226,6 @@ def _recorded(data: bytes) -> bytes | None:
     return msgspec.json.format(data, indent=-1) if known else None
 
 
-def _named_trace(raw: msgspec.Raw) -> str:
-    given = _ids(raw).trace_id
-    return _trace_id(given) if isinstance(given, str) else ""
-
-
 def _span_id(given: str) -> str:
     if not given:
         return ""
@@ -286,6 +281,9 @@ class Gathered:
         for message in given:
             messages += 1
             where = f"{name}: message {message.number}" if message.proto else f"{name}:{message.number}"
+            if message.fault:
+                self._note(where, message.data, message.fault)
+                continue
             try:
                 data = json_of_proto(name, message.data) if message.proto else message.data
                 request = _request(data)
@@ -343,9 +341,10 @@ class Gathered:
         for of_resource in request.resource_logs or ():
             logs: dict[str, list[msgspec.Raw]] = {}
             for raw in (raw for scoped in of_resource.scope_logs for raw in scoped.log_records):
-                if trace := _named_trace(raw):
-                    logs.setdefault(trace, []).append(raw)
-                else:
+                named = self._named_trace(raw, where)
+                if named:
+                    logs.setdefault(named, []).append(raw)
+                elif named is not None:
                     self.others += 1
             for trace, records in logs.items():
                 self._keep(_Entry(trace, source, number, of_resource.resource, [], records))
@@ -367,10 +366,20 @@ class Gathered:
         head = bytes(memoryview(raw)[:45])
         # The Collector writes the trace id first.
         fast = head.startswith(b'{"traceId":"') and head.endswith(b'"')
-        trace = (_trace_id(head[12:44].decode("ascii", "replace")) if fast else "") or _named_trace(raw)
-        if not trace:
+        known = _trace_id(head[12:44].decode("ascii", "replace")) if fast else ""
+        trace = known or self._named_trace(raw, where)
+        if trace == "":
             self._note(where, b"", f"traceId: {shorten(str(_ids(raw).trace_id), 40)!r} where 32 hex digits are wanted")
-        return trace
+        return trace or ""
+
+    def _named_trace(self, raw: msgspec.Raw, where: str) -> str | None:
+        """The trace that a span or a log record names; "" if it names none, None with a fault if it is neither."""
+        try:
+            given = _ids(raw).trace_id
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._note(where, b"", f"a span or log record that is not of OTLP: {error}")
+            return None
+        return _trace_id(given) if isinstance(given, str) else ""
 
     def _keep(self, entry: _Entry) -> None:
         if not entry.trace:
@@ -447,7 +456,7 @@ class Gathered:
         """What ``read`` makes of ``given``; None with a fault if it is not of OTLP."""
         try:
             return read(given)
-        except (msgspec.ValidationError, msgspec.DecodeError, ValueError, OverflowError) as error:
+        except (msgspec.ValidationError, msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
             where = f"{self._names[entry.source]}:{entry.line}"
             self._note(where, b"", f"a span that is not of OTLP: {error}")
             self._cut.setdefault(entry.trace, where)

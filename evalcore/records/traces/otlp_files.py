@@ -21,15 +21,18 @@ from evalq.evalcore.records.inputs import PACKED, file_kind, unpacked
 
 MOST_MESSAGE = 256 << 20
 """A longer line or message is damaged."""
+_TOO_LONG = f"it is longer than {MOST_MESSAGE:,} bytes"
+_BLOCK = 1 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Message(NamedTuple):
-    """One message of a file: its line or number, its bytes, and whether it is protobuf."""
+    """One message of a file: its line or number, its bytes, whether it is protobuf, and why it cannot be read."""
 
     number: int
     data: bytes
     proto: bool
+    fault: str = ""
 
 
 def messages_in(path: str, most: int) -> Iterator[Message]:
@@ -85,15 +88,18 @@ def _is_object(data: bytes) -> bool:
 def _unpacked(number: int, data: bytes) -> Message:
     if data[:4] == _ZSTD:
         try:
-            data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-        except zstandard.ZstdError:
-            data = b""
+            # No more than a message may have: a few kilobytes can hold gigabytes.
+            data = zstandard.ZstdDecompressor().stream_reader(data).read(MOST_MESSAGE + 1)
+        except zstandard.ZstdError as error:
+            return Message(number, b"", False, f"it cannot be unpacked: {error}")
+        if len(data) > MOST_MESSAGE:
+            return Message(number, data[:_BLOCK], False, _TOO_LONG)
     return Message(number, data, data[:1] not in (b"{", b""))
 
 
 def _blocks(path: str) -> Iterator[bytes]:
     with open_input(path) as stream:
-        while block := stream.read(1 << 20):
+        while block := stream.read(_BLOCK):
             yield block
 
 
@@ -122,18 +128,43 @@ def _documents(pieces: Iterator[bytes]) -> Iterator[Message]:
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[Message]:
-    number, rest = 0, b""
+    number, held = 0, _Held()
     for piece in pieces:
-        if b"\n" not in piece and len(rest) + len(piece) <= MOST_MESSAGE:
-            rest += piece
+        first, *others = piece.split(b"\n")
+        held.add(first)
+        if not others:
             continue
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
+        number += 1
+        yield from held.line(number)
+        for line in others[:-1]:
             number += 1
             if line and not line.isspace():
                 yield Message(number, line, False)
-    if rest and not rest.isspace():
-        yield Message(number + 1, rest, False)
+        held = _Held()
+        held.add(others[-1])
+    yield from held.line(number + 1)
+
+
+class _Held:
+    """A line that comes in pieces. Of one that is too long, only the begin is kept: it names some of its traces."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Add the next piece."""
+        self._size += len(piece)
+        if self._size <= MOST_MESSAGE:
+            self._pieces.append(piece)
+        else:
+            del self._pieces[1:]
+
+    def line(self, number: int) -> Iterator[Message]:
+        """The line, unless it is blank."""
+        data = b"".join(self._pieces)
+        if data and not data.isspace():
+            yield Message(number, data, False, _TOO_LONG if self._size > MOST_MESSAGE else "")
 
 
 def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[Message]:

@@ -120,7 +120,7 @@ def _why_none(sources: Sequence[Source], gathered: Gathered, left_out: int) -> l
         return [(sources[0].given, f"{left_out:,} traces, of which no `where` selects any")]
     if gathered.others:
         return [(sources[0].given, f"{gathered.others:,} lines of metrics or logs, and no spans")]
-    return gathered.faults or [(sources[0].given, "the file is empty")]
+    return gathered.faults or [(sources[0].given, "it has no span")]
 
 
 def _notes(gathered: Gathered, left_out: int, rootless: int) -> Iterator[str]:
