@@ -64,7 +64,12 @@ def test_a_model_that_calls_none_of_its_tools_has_called_none(
     _, url = service
     entry = {"kind": "openai", "base_url": url, "model": "m", **more}
     (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": entry}}))
-    checks = [{"calls-tool": "weather"}, {"forbidden-tools": ["weather"]}, {"max-tool-calls": 1}, {"recovers": True}]
+    checks: list[dict[str, Any]] = [
+        {"calls-tool": "weather"},
+        {"forbidden-tools": ["weather"]},
+        {"max-tool-calls": 1},
+        {"recovers": True},
+    ]
     (tmp_path / "cases.json").write_text(json.dumps({"cases": [case("a", "Oslo", *checks)]}))
     ended = evalq(*CHECKS, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
@@ -92,7 +97,7 @@ def test_a_call_beyond_the_bound_has_failed(service: tuple[Agent, str], tmp_path
     tools = {"definitions": [DEFINITION], "answered_by": "canned", "max_turns": 2}
     entry = {"kind": "openai", "base_url": url, "model": "m", "tools": tools}
     (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": entry}}))
-    checks = [{"tool-result": "weather"}, {"recovers": True}]
+    checks: list[dict[str, Any]] = [{"tool-result": "weather"}, {"recovers": True}]
     cases = [case("a", "Oslo", *checks, tool_results={"weather": "snow"})]
     (tmp_path / "cases.json").write_text(json.dumps({"cases": cases}))
     assert evalq(*CHECKS, cwd=tmp_path).returncode == 0
