@@ -75,6 +75,11 @@ _COMMON: list[tuple[object, ...]] = [
         "a path",
         "a part of the answer's JSON (`$.items[0]`) or of its record (`$record.extra.x`); without it the check fails",
     ),
+    (
+        "about",
+        "`answer` or `user`",
+        "with `user`, it checks what the simulated user says: an output that fails it counts neither way",
+    ),
 ]
 _WORDS = {
     str: "text",

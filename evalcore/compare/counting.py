@@ -212,6 +212,7 @@ class Causes(msgspec.Struct, frozen=True):
 
 class _Attempt(msgspec.Struct):
     kind: str = ""
+    by: str = ""
 
 
 class _LossLine(msgspec.Struct):
@@ -248,8 +249,9 @@ def count_recorded(data: bytes, causes: Causes) -> None:
 def _count(line: _LossLine, causes: Causes) -> None:
     if not line.error or not line.case:
         return
-    # The last attempt is why there is no answer.
-    own = bool(line.attempts) and line.attempts[-1].kind in _OWN  # type: ignore[index]  # there are some
+    # The last attempt is why there is no answer. What the simulated user could not say is no failure of the agent.
+    last = line.attempts[-1] if line.attempts else None
+    own = last is not None and last.kind in _OWN and last.by != BY_USER
     counts = causes.own if own else causes.lost
     counts[line.case] = counts.get(line.case, 0) + 1
 

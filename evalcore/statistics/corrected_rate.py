@@ -99,6 +99,30 @@ def corrected(cases: Sequence[Labelled], alpha: float = ALPHA) -> CorrectedRate 
     return CorrectedRate(value, interval, alone, by_labels)
 
 
+class CorrectedShare(NamedTuple):
+    """A share of answers, with its interval."""
+
+    value: float
+    interval: Interval
+
+
+def corrected_share(
+    wanted: Sequence[Labelled], others: Sequence[Labelled], alpha: float = ALPHA
+) -> CorrectedShare | None:
+    """The share of the ``wanted`` among these and ``others``, both rates of the same answers, as people would see them.
+
+    So the pass rate of the answers that count, where people say of some answers whether they count. None without a
+    label, or if no answer counts. The interval joins the low end of the one rate with the high end of the other, which
+    holds for any dependence of the two.
+    """
+    one, other = corrected(wanted, alpha), corrected(others, alpha)
+    if one is None or other is None or one.value + other.value <= 0.0:
+        return None
+    low = one.interval.low / (one.interval.low + other.interval.high) if one.interval.low > 0.0 else 0.0
+    high = one.interval.high / (one.interval.high + other.interval.low) if other.interval.low > 0.0 else 1.0
+    return CorrectedShare(one.value / (one.value + other.value), Interval(low, high))
+
+
 def _alone(rates: Sequence[Rate], cases: int, alpha: float) -> Interval | None:
     if len(rates) == 1 and cases > 1:
         # The other cases are unknown, so all labels of this one count as one case.

@@ -140,7 +140,7 @@ def test_a_fault_of_the_user_is_not_the_agents(
 
     agent.reply = reply
     write(tmp_path, url, [case("bad", "Ulsan"), case("good", "Oslo")])
-    ended = evalq(*CHECKS, cwd=tmp_path)
+    ended = evalq(*CHECKS, "--output", "junit.xml", cwd=tmp_path)
     # As for any call that nobody answered: `evalq retry --errors` makes it again.
     assert (ended.returncode, "1 call was never answered (1 user)" in ended.stderr) == (3, True), ended.stderr
     found = lines(tmp_path)
@@ -151,6 +151,35 @@ def test_a_fault_of_the_user_is_not_the_agents(
     if name != "stop":
         assert said(found["bad"], "assistant") == ["I hear: rain Ulsan"]
     assert found["good"]["output"] == "I hear: rain Oslo"
+    report = json.loads((tmp_path / "run/report.json").read_bytes())
+    assert report["results"]["outputs"] == {"total": 2, "passed": 1, "failed": 0, "errors": 1, "lost_by_user": 1}
+    (simulator,) = report["results"]["users"]["simulators"]
+    assert (simulator["user"], simulator["faults"]) == ("customer", {error.split(": ")[1]: 1})
+    assert simulator["served"] == ["model-2026-01-02 (fp_1)"]
+    reason = f"lost by the simulated user: {error.removeprefix('user: ')}"
+    assert reason in (tmp_path / "junit.xml").read_text()
+    assert reason in (tmp_path / "run/records.jsonl").read_text()
+    assert "Lost by users" in (tmp_path / "run/report.html").read_text()
+    # Again, and this time it keeps to its part.
+    agent.reply = model
+    again = evalq("retry", "run", "--errors", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert lines(tmp_path)["bad"]["output"] == "I hear: rain Ulsan"
+
+
+def test_compare_names_a_replaced_user(service: tuple[Agent, str], tmp_path: Path) -> None:
+    _, url = service
+    for name, more in (("before", {}), ("now", {"options": {"temperature": 0.5}})):
+        write(tmp_path, url, [case("a")], more)
+        assert evalq(*CHECKS, cwd=tmp_path).returncode == 0
+        (tmp_path / "run").rename(tmp_path / name)
+    ended = evalq("compare", "before", "now", cwd=tmp_path)
+    digests = [next(iter(info["calls"]["users"])) for info in (
+        json.loads((tmp_path / name / "run.json").read_bytes()) for name in ("before", "now"))]  # fmt: skip
+    assert f"Another target simulated the user: {digests[1]} now, {digests[0]} before." in ended.stdout.replace(
+        "\\", ""
+    )
+    assert digests[0] != digests[1]
 
 
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])

@@ -12,7 +12,15 @@ import msgspec
 
 from evalq.evalcore.model.calls import BY_USER, Attempt
 from evalq.evalcore.naming import found, kind_of, shorten
-from evalq.evalcore.records.answers import BadAnswer, calls_of, conversation_text, last_text, read_messages, read_tokens
+from evalq.evalcore.records.answers import (
+    BadAnswer,
+    calls_of,
+    conversation_text,
+    last_text,
+    read_messages,
+    read_tokens,
+    text_of,
+)
 from evalq.evalcore.records.json_values import NoJson, extract
 from evalq.evalcore.records.prompts import reply_of, whole_reply
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, calls_in
@@ -354,6 +362,13 @@ class CheckedAnswer:
             return self.part(conversation_text(messages))
         except NoCall as error:
             raise Uncomputable(f"messages: {error}") from None
+
+    def said_by_user(self) -> CheckedAnswer:
+        """All that the user said, a line each. Raises Uncomputable if the record has no messages."""
+        messages = self.messages
+        if not messages:
+            raise Uncomputable("the record has no messages: `about: user` needs the conversation")
+        return self.part("\n".join(text_of(each.get("content")) for each in messages if each["role"] == "user"))
 
     def as_record(self) -> CheckedAnswer:
         """The record as a text for a program that looks at what is left, without what evalq adds to it."""

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -50,13 +50,14 @@ class CommonOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: float = 1.0
     threshold: float | None = None
     at: str | None = None
+    about: Literal["answer", "user"] = "answer"
 
 
 class CompiledCheck:
     """A check ready to judge answers."""
 
     __slots__ = (
-        *("_at", "_at_record", "_made", "_negated", "_of", "_of_answer", "_threshold"),
+        *("_at", "_at_record", "_made", "_negated", "_of", "_of_answer", "_threshold", "about_user"),
         *("asks", "fallible", "name", "reads_record", "wanted", "wants_calls", "weight"),
     )
 
@@ -81,10 +82,13 @@ class CompiledCheck:
         self._at_record = False
         if shared.at is not None:
             self._at, self._at_record = parse_at(shared.at)
-        self.reads_record = self._at_record or (made is not None and made.reads_record)
+        self.about_user = shared.about == "user"
+        self.reads_record = self._at_record or self.about_user or (made is not None and made.reads_record)
         question = None if made is None else made.question
         self.asks = question is not None
-        self._of = "answer" if question is None else question.of
+        self._of: str = "answer" if question is None else question.of
+        if self.about_user and self._of == "answer":
+            self._of = "user"
         self._of_answer = shared.at is None and self._of == "answer"
         # A judge of the whole conversation, or a program that looks at what is left, sees the calls, too.
         acts = self._at_record or self._of != "answer" or (made is not None and made.wants_calls)
@@ -123,7 +127,8 @@ class CompiledCheck:
     def _select(self, answer: CheckedAnswer) -> CheckedAnswer:
         """The part that the check is about. Raises NoJson, NothingThere, Unfit, Uncomputable."""
         if self._at is None:
-            return {"conversation": answer.conversation, "record": answer.as_record}.get(self._of, lambda: answer)()
+            parts = {"conversation": answer.conversation, "record": answer.as_record, "user": answer.said_by_user}
+            return parts.get(self._of, lambda: answer)()
         if self._at_record:
             return answer.part(find_at(answer.record, self._at, "the record"))
         return answer.part(find_at(answer.json, self._at, "the answer"))
@@ -255,7 +260,7 @@ def passes(verdicts: Sequence[CheckVerdict], least: float | None) -> tuple[str, 
 
 COMPOSED = ("any", "all", "at-least")
 """Checks that hold a list of checks."""
-_COMMON = ("name", "weight", "threshold", "at")
+_COMMON = ("name", "weight", "threshold", "at", "about")
 """Options of every check."""
 _NOT = "not-"
 _DEEPEST = 20
@@ -399,6 +404,12 @@ def compile_check(written: Mapping[str, Any], depth: int = 0) -> CompiledCheck:
     for key in written_options:
         if key not in known_options:
             raise BadCheck(f"unknown key (known here: {', '.join(sorted({name, *known_options, *_COMMON}))})", key)
+    if shared.about == "user":
+        if depth:
+            raise BadCheck("stands beside the outermost check: give it to the whole, not to a part", "about")
+        if "of" in known_options and shared.at is None:
+            # What a user says is judged by what it answers.
+            written_options.setdefault("of", "conversation")
     value = _convert(written[name], kind.value, name)
     options = _convert(written_options, kind.options, "")
     try:

@@ -304,6 +304,7 @@ FIELDS: dict[str, Kind] = {
     "attempts": "json",
     "judgements": "json",
     "labels": "json",
+    "user": "json",
     "embedding": "json",
     "stop": "json",
 }

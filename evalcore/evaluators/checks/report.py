@@ -18,6 +18,7 @@ from evalq.evalcore.evaluators.checks.diversity.report import diversity_section
 from evalq.evalcore.evaluators.checks.labels import labels_section, on_trust, trusted_checks
 from evalq.evalcore.evaluators.checks.params import AnyCase, ChecksParams, Threshold, diversity_of, thresholds_of
 from evalq.evalcore.evaluators.checks.state import BILLION, CaseCounts, ChecksState
+from evalq.evalcore.evaluators.checks.user.report import UserCounts, users_section
 from evalq.evalcore.model.calls import WHEN_DECIDED
 from evalq.evalcore.model.canonical import Json, canonical_json
 from evalq.evalcore.model.lines import Lines
@@ -163,13 +164,15 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
     diverse = params.cases_file is None or params.cases_file.diverse or params.diversity.by != "none"
     diversity = diversity_section(cases.drawn(), params) if diverse else {}
     kinds = {entry["case"]: entry["verdict"] for entry in diversity["diversity"]["by_case"]} if diversity else {}
-    passed, failed = (sum(getattr(each.counted, name) * each.times for each in alike) for name in ("passed", "failed"))
+    names = ("passed", "failed", "lost")
+    passed, failed, lost = (sum(getattr(each.counted, name) * each.times for each in alike) for name in names)
     return {
         "outputs": {
             "total": passed + failed + errors,
             "passed": passed,
             "failed": failed,
             "errors": errors,
+            **({"lost_by_user": lost} if lost else {}),
         },
         "cases": {
             "total": sum(each.times for each in alike),
@@ -192,6 +195,7 @@ def checks_section(results: Sequence[InputResult[ChecksState]], params: ChecksPa
         "failures": list(_failures(results)),
         **labels_section(cases, state, params, labelled=any(each.counted.labels for each in alike)),
         **_judges(state),
+        **(users_section(state.users, list(_user_counts(cases))) if state.users else {}),
         **diversity,
         **(_stopping(cases, entries, kinds) if any(each.counted.planned for each in alike) else {}),
     }
@@ -217,6 +221,10 @@ class _Cases:
             for index, case in self._params.numbered()
             if diversity_of(case, self._params) is not None
         ]
+
+
+def _user_counts(cases: Iterable[Counted]) -> Iterator[UserCounts]:
+    return (UserCounts(case.weight, counted.lost, counted.conduct) for case, counted in cases)
 
 
 def _judges(state: ChecksState) -> dict[str, Json]:
@@ -329,20 +337,24 @@ def _bounds(rates: Sequence[Rate], times: Sequence[int]) -> dict[str, float | No
 
 def _over_cases(alike: Sequence[_Alike], k: int, *, hat: bool) -> dict[str, Json]:
     """The mean of the estimates of cases with at least k answers, and its interval."""
-    estimate = pass_hat_k if hat else pass_at_k
     enough = [each for each in alike if each.counted.answers >= k]
     times = [each.times for each in enough]
-    estimates = [
-        # Each estimate takes k answers, so its sample is the number of groups of k.
-        Rate(estimate(n.passed, n.answers, k) or 0.0, n.answers // k, weight, cluster)
-        for _, weight, _, n, _, cluster in enough
-    ]
+    estimates = rates_of_k([(n.passed, n.answers, weight, group) for _, weight, _, n, _, group in enough], k, hat=hat)
     bounds, cases = _bounds(estimates, times), sum(times)
     if cases == 1:
         # For a single case, its exact bounds for k answers.
         low, high = exact_interval(enough[0].counted.passed, enough[0].counted.answers)
         bounds = {"low": _chance_over_k(low, k, hat=hat), "high": _chance_over_k(high, k, hat=hat)}
     return {"k": k, "value": mean_rate(estimates, times), **bounds, "cases": cases}
+
+
+def rates_of_k(cases: Iterable[tuple[int, int, float, str]], k: int, *, hat: bool) -> list[Rate]:
+    """The estimates of pass@k or pass^k of (passed, answers, weight, cluster) with at least k answers, for `clustered`.
+
+    A case is a cluster of its answers. Each estimate takes k answers, so its sample is the number of groups of k.
+    """
+    estimate = pass_hat_k if hat else pass_at_k
+    return [Rate(estimate(c, n, k) or 0.0, n // k, weight, cluster) for c, n, weight, cluster in cases if n >= k]
 
 
 def _chance_over_k(rate: float, k: int, *, hat: bool) -> float:
@@ -386,7 +398,12 @@ def _entry(case: AnyCase, counted: CaseCounts, demands: Sequence[Demand], params
         "case": case.id,
         "tags": list(case.tags),
         "weight": case.weight,
-        "outputs": {"passed": m, "failed": counted.failed, "errors": counted.errors},
+        "outputs": {
+            "passed": m,
+            "failed": counted.failed,
+            "errors": counted.errors,
+            **({"lost_by_user": counted.lost} if counted.lost else {}),
+        },
         "pass_rate": {"value": m / n if n else None, "low": low, "high": high},
         "score": counted.score / BILLION / n if n else None,
         "pass_at": [_pass_estimate(m, n, bounds, k, False) for k in params.ks],

@@ -27,6 +27,7 @@ from evalq.evalcore.evaluators.checks.answer import (
 from evalq.evalcore.evaluators.checks.check import CheckVerdict, CompiledCheck, compiled, passes
 from evalq.evalcore.evaluators.checks.diversity.kinds import NOT_COUNTED, PAIR, AnswerMark, half_of, mark_of
 from evalq.evalcore.evaluators.checks.params import AnyCase, ChecksParams, Diversity, Labels, diversity_of, read_joined
+from evalq.evalcore.evaluators.checks.user.scored import LOST, ScoredUser, UserVerdict, user_of, with_conduct
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import BadCheck, JudgeQuestion
 from evalq.evalcore.model.canonical import canonical_json
 from evalq.evalcore.naming import found, kind_of, shorten
@@ -37,12 +38,14 @@ from evalq.evalcore.records.json_values import Malformed, decode, repeated_keys,
 
 
 class KnownLabels(NamedTuple):
-    """A case's labels from a file. ``judged`` says for each check whether it is fallible and decides. ``positions``
-    has the index of each check by name (None if several share it), ``repeats`` the labels by repeat and position.
+    """A case's labels from a file. ``judged`` says for each check whether it is fallible and decides about the agent,
+    ``of_user`` whether it is about the simulated user. ``positions`` has the index of each check by name (None if
+    several share it), ``repeats`` the labels by repeat and position.
     """
 
     case: AnyCase
     judged: tuple[bool, ...]
+    of_user: tuple[bool, ...]
     positions: Mapping[str, int | None]
     repeats: Mapping[int, Mapping[int, bool]]
 
@@ -79,7 +82,9 @@ def _known_labels(
             for passed, labelled_repeats in ((True, labelled.passed), (False, labelled.failed)):
                 for repeat in labelled_repeats:
                     repeats.setdefault(repeat, {})[position] = passed
-    return KnownLabels(case, judged, positions, repeats)
+    of_user = tuple([check.about_user for check in checks])
+    decides = tuple([each and not user for each, user in zip(judged, of_user, strict=True)])
+    return KnownLabels(case, decides, of_user, positions, repeats)
 
 
 def why_unmatched(name: str, case: str, positions: Mapping[str, int | None]) -> str:
@@ -143,7 +148,8 @@ def _add_line_labels(
 
 
 def _passes_plain(known: KnownLabels, verdicts: Sequence[CheckVerdict]) -> bool | None:
-    plain = [verdict for verdict, judged in zip(verdicts, known.judged, strict=True) if not judged]
+    parts = zip(verdicts, known.judged, known.of_user, strict=True)
+    plain = [verdict for verdict, judged, of_user in parts if not judged and not of_user]
     if not any(verdict.weight and verdict.passed is not None for verdict in plain):
         return None
     return passes(plain, known.case.thresholds.score)[0] == "passed"
@@ -156,6 +162,7 @@ def _passes_labelled(known: KnownLabels, verdicts: Sequence[CheckVerdict], label
     labelled = [
         _labelled_verdict(verdict, labels[index]) if known.judged[index] else verdict
         for index, verdict in enumerate(verdicts)
+        if not known.of_user[index]
     ]
     return passes(labelled, known.case.thresholds.score)[0] == "passed"
 
@@ -188,6 +195,8 @@ class CasePlan(msgspec.Struct, frozen=True):
     judged: tuple[bool, ...]
     labelled: Mapping[str, Labels]
     diversity: Diversity | None = None
+    of_user: tuple[int, ...] = ()
+    """The checks about the simulated user: they say whether the answer counts."""
     plain: bool = False
     """Whether its checks alone decide about a text: no selection, judge, label, kind of answer or threshold does."""
 
@@ -236,10 +245,13 @@ class CasePlans:
         checks = () if skipped else tuple([self._check(written, case) for written in case.checks])
         labelled = self._params.labels.get(case.id, _NO_LABELLED) if self._params.labels else _NO_LABELLED
         how = diversity_of(case, self._params)
+        of_user = tuple([at for at, check in enumerate(checks) if check.about_user and check.weight])
         if how is None and not labelled and not any(check.fallible or check.asks for check in checks):
             judged = (False,) * len(checks)
             plain = not skipped and not case.thresholds.score and not any(check.reads_record for check in checks)
-            return CasePlan(index, case, checks, skipped, _NO_QUESTIONS, _NO_PAIRS, judged, _NO_LABELLED, None, plain)
+            return CasePlan(
+                *(index, case, checks, skipped, _NO_QUESTIONS, _NO_PAIRS, judged, _NO_LABELLED, None, of_user, plain)
+            )
         # The most votes last: of several checks with the same question, the last one stays.
         every = [each for check in checks for each in check.judge_questions()]
         every.sort(key=lambda each: each.votes)
@@ -248,7 +260,7 @@ class CasePlans:
         if how is not None and how.judge:
             questions[PAIR.key] = PAIR
         judged = tuple([bool(check.weight) and check.fallible for check in checks])
-        return CasePlan(index, case, checks, skipped, questions, questions_by_judge, judged, labelled, how)
+        return CasePlan(index, case, checks, skipped, questions, questions_by_judge, judged, labelled, how, of_user)
 
     def _check(self, written: Mapping[str, Any], case: AnyCase) -> CompiledCheck:
         try:
@@ -298,7 +310,7 @@ _KEYS = frozenset(
         "labels",
         *("stop", "stop.rule", "stop.of"),
         *("latency_seconds", "cost", "prompt_tokens", "completion_tokens"),
-        *("messages", "usage", "served", "seconds", "first_token_seconds", "turns", "finish"),
+        *("messages", "usage", "served", "seconds", "first_token_seconds", "turns", "finish", "user"),
     )
 )
 _IN_JUDGEMENT = re.compile(r"judgements\[(\d+)\]")
@@ -309,7 +321,8 @@ class ScoredOutput(msgspec.Struct, frozen=True):
 
     Passed and failed outputs have a ``score``; those with an answer have ``checks``. ``planned`` is the number of calls
     planned for the case if it could stop early, else 0. ``votes`` are the recorded judgements of its checks. ``mark``
-    stands for the answer, if answers are counted by kind and this one has a verdict.
+    stands for the answer, if answers are counted by kind and this one has a verdict. ``user`` is what is known of its
+    simulated user.
     """
 
     status: str
@@ -324,6 +337,7 @@ class ScoredOutput(msgspec.Struct, frozen=True):
     mark: AnswerMark = NOT_COUNTED
     votes: tuple[Vote, ...] = ()
     labels: OutputLabels = NO_LABELS
+    user: ScoredUser | None = None
 
 
 class PendingQuestion(NamedTuple):
@@ -505,15 +519,30 @@ def _score_line(line: _OutputLine) -> ScoredOutput:
     record, plan, plan_and_repeat = line.record, line.plan, (line.plan, line.repeat)
     usage = usage_of(record)
     votes = _votes(line)
+    user = user_of(record, checked=bool(plan.of_user))
     if lacks_output(record):
-        return ScoredOutput("error", why_no_output(record), *plan_and_repeat, usage=usage, planned=line.planned)
+        why = why_no_output(record)
+        if user is not None and user.fault:
+            why = f"{LOST}: {why.removeprefix('no output: ').removeprefix('user: ')}"
+        return ScoredOutput("error", why, *plan_and_repeat, usage=usage, planned=line.planned, user=user)
     answer = _answer_of(line, usage, votes)
     verdicts = tuple(check.judge(answer) for check in plan.checks)
-    status, score, reason = _verdict_on(verdicts, plan)
-    mark = NOT_COUNTED if score is None else _mark_of(answer, line)
+    own = tuple(each for at, each in enumerate(verdicts) if at not in plan.of_user) if plan.of_user else verdicts
+    status, score, reason = _verdict_on(own, plan)
     labels = _output_labels(record, plan, line.repeat, line.repeated, () if score is None else verdicts)
+    if user is not None:
+        if score is not None:
+            by_people = labels.by_check or (None,) * len(verdicts)
+            about = [UserVerdict(verdicts[at], plan.judged[at], by_people[at]) for at in plan.of_user]
+            user = with_conduct(user, about, passes=status == "passed")
+        if user.fault:
+            status, score, reason = "error", None, f"{LOST}: {user.fault}"
+        elif user.held is None and plan.of_user and score is not None:
+            unknown = next(verdicts[at] for at in plan.of_user if verdicts[at].passed is None)
+            status, score, reason = "error", None, f"{unknown.name}: {unknown.error}"
+    mark = NOT_COUNTED if score is None else _mark_of(answer, line)
     return ScoredOutput(
-        status, reason, *plan_and_repeat, score, verdicts, usage, answer.text, line.planned, mark, votes, labels
+        status, reason, *plan_and_repeat, score, verdicts, usage, answer.text, line.planned, mark, votes, labels, user
     )
 
 

@@ -11,6 +11,7 @@ from evalq.evalcore.contract.evaluator import State
 from evalq.evalcore.evaluators.checks.answer import NOTHING_USED, Unreadable, Vote
 from evalq.evalcore.evaluators.checks.diversity.kinds import KindCounts
 from evalq.evalcore.evaluators.checks.score import NO_LABELS, ScoredOutput
+from evalq.evalcore.evaluators.checks.user.scored import ScoredUser, UserTally, conduct_cells, count_users, merge_users
 from evalq.evalcore.evaluators.checks.vocabulary.declaring import JudgeQuestion
 from evalq.evalcore.model.state import LISTED, Faults, Merging, has_seen, mark_seen, merge_seen, overlap
 from evalq.evalcore.naming import shorten
@@ -121,7 +122,8 @@ class CaseCounts(Merging, array_like=True):
 
     ``plain`` has [passed, failed] by the checks that are not fallible, if the case also has others. ``labels`` has
     for each check how many labelled outputs [both, only the judge, only the person, nobody] passed, and ``people`` the
-    same for outputs whose fallible verdicts are all labelled; both are empty without labels.
+    same for outputs whose fallible verdicts are all labelled; both are empty without labels. ``lost`` of the outputs
+    without a verdict are lost by the simulated user. ``conduct`` counts outputs by `conduct_cells`.
     """
 
     passed: int = 0
@@ -134,6 +136,8 @@ class CaseCounts(Merging, array_like=True):
     plain: list[int] = msgspec.field(default_factory=list)
     labels: list[list[int]] = msgspec.field(default_factory=list)
     people: list[int] = msgspec.field(default_factory=list)
+    lost: int = 0
+    conduct: list[int] = msgspec.field(default_factory=list)
 
     @property
     def answers(self) -> int:
@@ -150,7 +154,7 @@ class CaseCounts(Merging, array_like=True):
         return CaseCounts(
             *(self.passed, self.failed, self.errors, self.score),
             *([list(counts) for counts in self.checks], dict(self.seen), self.planned, list(self.plain)),
-            *([list(counts) for counts in self.labels], list(self.people)),
+            *([list(counts) for counts in self.labels], list(self.people), self.lost, list(self.conduct)),
         )
 
     def merge(self, later: CaseCounts) -> None:
@@ -165,6 +169,8 @@ class CaseCounts(Merging, array_like=True):
         self.plain = _add_counts(self.plain, later.plain)
         self.labels = _add_each(self.labels, later.labels)
         self.people = _add_counts(self.people, later.people)
+        self.lost += later.lost
+        self.conduct = _add_counts(self.conduct, later.conduct)
         merge_seen(self.seen, later.seen)
 
 
@@ -209,7 +215,8 @@ class ChecksState(State):
 
     ``last`` is the last line counted, ``repeated`` the lines that `settle` left out, ``failures`` the first outputs
     that failed, with the reason, ``drawn`` the answers of cases that count them by kind. ``judges`` has the tally of
-    each judge by name, ``astray`` the labels in lines that match nothing, ``dead`` the lines without a result.
+    each judge by name, ``users`` that of each simulated user. ``astray`` are the labels in lines that match nothing,
+    ``dead`` the lines without a result.
     """
 
     cases: dict[int, CaseCounts] = msgspec.field(default_factory=dict)
@@ -225,6 +232,7 @@ class ChecksState(State):
     judges: dict[str, JudgeTally] = msgspec.field(default_factory=dict)
     astray: Faults = msgspec.field(default_factory=Faults)
     dead: list[int] = msgspec.field(default_factory=list)
+    users: dict[str, UserTally] = msgspec.field(default_factory=dict)
 
     def merge(self, later: Self) -> None:
         """Add the state of later lines."""
@@ -238,6 +246,8 @@ class ChecksState(State):
             getattr(self, name).merge(getattr(later, name))
         if later.judges:
             self.judges = _merge_judges(self.judges, later.judges)
+        if later.users:
+            self.users = merge_users(self.users, later.users)
         for index, case in later.cases.items():
             known = self.cases.get(index)
             if known is None:
@@ -298,6 +308,7 @@ class ChecksGatherer:
         self._shared: set[int] = set()
         self._unmatched: list[tuple[int, str]] = []
         self._votes: list[tuple[Vote, JudgeQuestion]] = []
+        self._users: list[ScoredUser] = []
 
     def add(self, line: int, test: ScoredOutput) -> None:
         """Count the result of ``line``; of skipped outputs and unknown cases, only the line number."""
@@ -319,6 +330,8 @@ class ChecksGatherer:
         # Likewise: a check with a verdict counts even if another makes the output an error.
         self._count_checks(case, test)
         self._unmatched += [(line, shorten(why, _EVIDENCE)) for why in test.labels.unmatched]
+        if test.user is not None:
+            self._count_user(case, test.user, test)
         if test.score is None or test.repeat is None:
             case.errors += 1
             return
@@ -338,6 +351,15 @@ class ChecksGatherer:
             for name, values in self._used.items():
                 if (value := getattr(test.usage, name)) is not None:
                     values.append(value)
+
+    def _count_user(self, case: CaseCounts, user: ScoredUser, test: ScoredOutput) -> None:
+        self._users.append(user)
+        case.lost += bool(user.fault)
+        if user.passes is not None and user.held is not None:
+            case.conduct = _add_counts(case.conduct, conduct_cells(user.passes, user.held, user.labelled))
+        if test.score is None and test.labels.by_check:
+            # An output without a verdict, and yet people agree with the checks about its user, or do not.
+            _count_check_labels(case, test)
 
     def _count_first(self, index: int, line: int, test: ScoredOutput) -> None:
         """Count the first output of a plain case, which has nothing but its verdicts."""
@@ -388,6 +410,7 @@ class ChecksGatherer:
         for name, values in self._used.items():
             setattr(self.state, name, Quantiles.of(values))
         self.state.judges = _count_votes(self._votes)
+        self.state.users = count_users(self._users)
         return self.state
 
 
@@ -395,7 +418,7 @@ def _has_verdicts_alone(test: ScoredOutput) -> bool:
     """Whether an output of a plain case has nothing to count but its verdicts."""
     if test.plan is None or not test.plan.plain or test.score is None or test.repeat is None:
         return False
-    return test.usage is NOTHING_USED and test.labels is NO_LABELS and not test.planned
+    return test.usage is NOTHING_USED and test.labels is NO_LABELS and not test.planned and test.user is None
 
 
 def _count_labels(case: CaseCounts, test: ScoredOutput) -> None:
@@ -406,8 +429,12 @@ def _count_labels(case: CaseCounts, test: ScoredOutput) -> None:
     if labels.passes_labelled is not None:
         case.people = _add_counts(case.people, _cell(test.status == "passed", labels.passes_labelled))
     if labels.by_check:
-        cells = [_cell(verdict.passed, label) for verdict, label in zip(test.checks, labels.by_check, strict=True)]
-        case.labels = _add_each(case.labels, cells)
+        _count_check_labels(case, test)
+
+
+def _count_check_labels(case: CaseCounts, test: ScoredOutput) -> None:
+    cells = [_cell(verdict.passed, label) for verdict, label in zip(test.checks, test.labels.by_check, strict=True)]
+    case.labels = _add_each(case.labels, cells)
 
 
 def _cell(passed: bool | None, label: bool | None) -> list[int]:

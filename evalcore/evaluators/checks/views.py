@@ -12,6 +12,7 @@ from evalq.evalcore.contract.evaluator import Views
 from evalq.evalcore.evaluators.checks.diversity.report import describe_chain, describe_pairs, diversity_markdown
 from evalq.evalcore.evaluators.checks.labels import LABEL_CHARTS, labels_markdown, notices, on_trust_line, plain_line
 from evalq.evalcore.evaluators.checks.panels import METRICS, PANELS
+from evalq.evalcore.evaluators.checks.user.report import reasons_without_verdict, user_tiles, users_markdown
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.lines import Lines
 from evalq.evalcore.naming import shorten
@@ -63,6 +64,7 @@ def markdown(report: Mapping[str, Json], options: Mapping[str, Any]) -> str:
         _rates("By tag", "Tag", "tag", results["by_tag"]),
         _rates("By check", "Check", "check", results["by_check"]),
         labels_markdown(results),
+        users_markdown(results),
         _judges(results),
         _cases(results["by_case"]),
         diversity_markdown(results),
@@ -79,7 +81,7 @@ def _head(results: Mapping[str, Json]) -> str:
     bounds = results["pass_rate_interval"]
     passed = percent_between(results["pass_rate"], bounds["low"], bounds["high"])
     rate = f"Pass rate: {passed}, mean over {_over(outputs, cases)}"
-    passed_text = passed_headline(outputs["passed"], judged, "passed", "outputs", {"errors": outputs["errors"]})
+    passed_text = passed_headline(outputs["passed"], judged, "passed", "outputs", reasons_without_verdict(outputs))
     lines = [rate, f"{passed_text}; {cases['answered']:,} of {cases['total']:,} cases answered"]
     if plain := plain_line(results):
         lines.insert(1, plain)
@@ -276,7 +278,7 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
     over = of_answered((judged, every, "outputs with a verdict"), (cases["answered"], cases["total"], "cases answered"))
     note = "; ".join(filter(None, (interval_text(bounds["low"], bounds["high"]), over)))
     return Summary(
-        passed_headline(outputs["passed"], judged, "passed", "outputs", {"errors": outputs["errors"]}),
+        passed_headline(outputs["passed"], judged, "passed", "outputs", reasons_without_verdict(outputs)),
         _sentence(results),
         "doubtful" if not judged else state if decided["total"] else "none",
         tiles=(
@@ -292,6 +294,7 @@ def page_summary(report: Mapping[str, Json]) -> Summary:
             ),
             Tile("Thresholds", reached, f"{decided['holds']:,} of {decided['total']:,} hold", state),
             *_collapse_tiles(results),
+            *user_tiles(results),
             Tile("Median latency", number(results["latency_seconds"]["p50"], "seconds"), _first_token(results)),
             Tile("Cost", number(results["cost"]["total"], "number")),
         ),
