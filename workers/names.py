@@ -21,6 +21,9 @@ PREFIX = "EVALQ_"
 class TransportKeys(NamedTuple):
     """Keys and channels of the Redis transport, besides the queues.
 
+    With `celery_events` or `remote_control` the bindings and channels have kombu's own names instead, for Celery's
+    tools: `_kombu.binding*`, `/{db}.celeryev*`, `/{db}.celery.pidbox*`.
+
     kombu's own names for them have no prefix, so all Celery applications of a database share those. Only evalq uses
     these.
     """

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -153,6 +153,16 @@ class Settings(BaseModel):
         description="Your own function for `evalq score`, as FILE.py or FILE.py:FUNCTION; the same file for producers "
         "and workers",
     )
+    celery_events: bool = Field(
+        default=False,
+        description="Workers send Celery's events and heartbeats to the broker, for celery events, Flower and "
+        "celery-exporter",
+    )
+    remote_control: Literal["off", "read-only"] = Field(
+        default="off",
+        description="read-only: workers answer celery inspect ping, active, reserved, registered, stats and "
+        "active_queues, and refuse all else",
+    )
     targets: str = Field(default="", description="Targets file, which lists the agents that live calls may go to")
     down_seconds: float = Field(
         default=300.0, gt=0, le=604_800, description="How long a sweep waits for a target that does not answer"
@@ -167,6 +177,12 @@ class Settings(BaseModel):
     def _several(cls, value: Any) -> Any:
         """Split a variable's text like PATH."""
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+    @field_validator("remote_control", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        """YAML reads the word off as false."""
+        return "off" if value is False else value
 
     @field_validator("checks", "queue_arguments", mode="before")
     @classmethod
@@ -214,6 +230,11 @@ class Settings(BaseModel):
         pairs = (each.partition("=")[::2] for each in self.queue_arguments)
         words: dict[str, bool] = {"true": True, "false": False}
         return {name: int(text) if text.isdigit() else words.get(text, text) for name, text in pairs}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether workers speak to Celery's own tools, under Celery's names."""
+        return self.celery_events or self.remote_control != "off"
 
     @property
     def processes(self) -> int:

@@ -31,7 +31,7 @@ from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.version import code_version
 from evalq.workers.address import Address
-from evalq.workers.broker.message import MAX_HINT_BYTES, rewritten
+from evalq.workers.broker.message import MAX_HINT_BYTES, rewritten, rewritten_broadcast
 from evalq.workers.names import QUEUES, TRANSPORT
 from evalq.workers.servers.connections import arguments
 from evalq.workers.settings import Settings
@@ -75,7 +75,19 @@ class QoS(stock.QoS):
             raise
 
 
-class Channel(stock.Channel):
+class ToolsChannel(stock.Channel):
+    """kombu's channel to the server of the settings, for Celery's own commands: its names are Celery's."""
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        """The ledger's connection arguments, but kombu's connection class, which reports disconnects to its poller."""
+        options = self.connection.client.transport_options
+        given = arguments(options["server"], options["answer_seconds"], options["connect_seconds"])
+        self.connection_class = given["connection_class"]
+        made = super()._connparams(asynchronous)  # type: ignore[no-untyped-call]  # kombu's
+        return given | {"connection_class": made["connection_class"], "max_connections": self.max_connections}
+
+
+class Channel(ToolsChannel):
     """A channel that delivers only hints, and uses only keys and names of evalq's."""
 
     QoS = QoS
@@ -87,14 +99,6 @@ class Channel(stock.Channel):
     keyprefix_binding_deadlines = TRANSPORT.binding_deadlines
     fanout_prefix: Any = TRANSPORT.channel
     _cached_client: Any = None
-
-    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
-        """The ledger's connection arguments, but kombu's connection class, which reports disconnects to its poller."""
-        options = self.connection.client.transport_options
-        given = arguments(options["server"], options["answer_seconds"], options["connect_seconds"])
-        self.connection_class = given["connection_class"]
-        made = super()._connparams(asynchronous)  # type: ignore[no-untyped-call]  # kombu's
-        return given | {"connection_class": made["connection_class"], "max_connections": self.max_connections}
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         # kombu requests a client for each delivery and acknowledgement. Making one copies a table of hundreds of
@@ -129,12 +133,48 @@ class Channel(stock.Channel):
             return None
 
 
+class OpenChannel(Channel):
+    """The same with Celery's names for events and remote control, so that its tools find them.
+
+    The queues, and messages that are not yet acknowledged, keep evalq's names. It delivers only broadcasts that are
+    remote-control requests, in a new envelope.
+    """
+
+    keyprefix_queue = stock.Channel.keyprefix_queue
+    keyprefix_binding_permanent = getattr(stock.Channel, "keyprefix_binding_permanent", "")  # from kombu 5.7 on
+    keyprefix_binding_deadlines = getattr(stock.Channel, "keyprefix_binding_deadlines", "")
+    fanout_prefix = True
+
+    def _handle_message(self, client: Any, response: Any) -> dict[str, Any]:
+        """A message of PUBLISH; without its data, which kombu then skips, if it is not a request."""
+        made: dict[str, Any] = super()._handle_message(client, response)  # type: ignore[no-untyped-call]  # kombu's
+        if made and isinstance(made.get("data"), bytes):
+            try:
+                made["data"] = rewritten_broadcast(made["data"])
+            except WireError as error:
+                log.warning("a broadcast that is not a remote-control request was dropped: %s", error)
+                made["data"] = b""
+        return made
+
+
+class ToolsTransport(stock.Transport):
+    """The transport of Celery's own commands to the server in ``transport_options["server"]``."""
+
+    Channel = ToolsChannel
+
+
 class RedisTransport(stock.Transport):
     """The transport to the Redis or Valkey server in ``transport_options["server"]``."""
 
-    Channel = Channel
+    Channel: type[Channel] = Channel
     # ResponseError: a server that is out of memory or disk refuses kombu's bookkeeping, which must not end the worker.
     connection_errors = (*stock.Transport.connection_errors, redis.ResponseError)
+
+
+class OpenRedisTransport(RedisTransport):
+    """The same for a worker with events or remote control."""
+
+    Channel = OpenChannel
 
 
 class _HeldTooLong(RecoverableConnectionError):  # type: ignore[misc]  # amqp is untyped
@@ -200,14 +240,16 @@ def _tls(server: Address) -> dict[str, Any] | bool:
 
 SCHEMES: Mapping[str, str] = {
     "evalq-redis": f"{__name__}:{RedisTransport.__qualname__}",
+    "evalq-open-redis": f"{__name__}:{OpenRedisTransport.__qualname__}",
+    "evalq-tools-redis": f"{__name__}:{ToolsTransport.__qualname__}",
     "evalq-amqp": f"{__name__}:{RabbitTransport.__qualname__}",
 }
 """evalq's transports by URL scheme. kombu's own schemes stay unchanged for other code in this process."""
 
 
-def _shown_url(server: Address) -> str:
+def _shown_url(server: Address, scheme: str) -> str:
     """The URL for Celery's configuration and logs. It selects the transport; nothing else is read from it."""
-    name = "evalq-amqp" if not server.is_redis else "evalq-redis+socket" if server.path else "evalq-redis"
+    name = "evalq-amqp" if not server.is_redis else f"{scheme}+socket" if server.path else scheme
     return f"{name}://{server.where}"
 
 
@@ -235,15 +277,36 @@ class _App(Celery):  # type: ignore[misc]  # Celery is untyped
         return super()._connection(self.conf["broker_url"], **how)
 
 
+class _ToolsApp(_App):
+    """The application of `evalq.celery:app`."""
+
+    @property
+    def Worker(self) -> Any:  # noqa: N802 - Celery's name
+        raise SystemExit("evalq.celery has no worker. Start one with: evalq worker --broker URL")
+
+
 def make_app(settings: Settings) -> Celery:
     """A Celery application for these settings, without tasks: a producer only sends to TASK.
 
     It reads nothing from the environment.
     """
+    return _made(_App, _configuration(settings))
+
+
+def make_tools_app(settings: Settings) -> Celery:
+    """The application for Celery's own commands: they look at workers, and start none.
+
+    Its queues are none, and it has Celery's names. It reads nothing from the environment.
+    """
+    server = settings.broker_address
+    return _made(_ToolsApp, _configuration(settings) | {"broker_url": _shown_url(server, "evalq-tools-redis")})
+
+
+def _made(kind: type[_App], configuration: Mapping[str, Any]) -> Celery:
     TRANSPORT_ALIASES.update(SCHEMES)
     # No fixups: Django's would add the current folder to Python's search path.
-    app = _App("evalq", loader=_Loader, set_as_current=False, fixups=())
-    app.conf.update(_configuration(settings))
+    app = kind("evalq", loader=_Loader, set_as_current=False, fixups=())
+    app.conf.update(configuration)
     return app
 
 
@@ -256,7 +319,7 @@ def queue_of(name: str, settings: Settings) -> Queue:
 def _configuration(settings: Settings) -> dict[str, Any]:
     queues = [queue_of(queue_name(name, code_version()), settings) for name in QUEUE_CLASSES]
     return {
-        "broker_url": _shown_url(settings.broker_address),
+        "broker_url": _shown_url(settings.broker_address, "evalq-open-redis" if settings.is_open else "evalq-redis"),
         "broker_connection_retry_on_startup": True,
         # A worker waits for its server without a limit.
         "broker_connection_max_retries": None,
@@ -284,9 +347,10 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "worker_disable_prefetch": settings.broker_address.is_redis,
         "worker_max_tasks_per_child": settings.tasks_per_child,
         "worker_soft_shutdown_timeout": settings.soft_shutdown_seconds,
-        # Remote control would let anyone who can reach the broker stop or reconfigure workers.
-        "worker_enable_remote_control": False,
-        "worker_send_task_events": False,
+        # Celery's own remote control would let anyone who can reach the broker stop or reconfigure workers. A worker
+        # answers the commands in `evalq.workers.pool.celery_tools`, and only if the setting says so.
+        "worker_enable_remote_control": settings.remote_control != "off",
+        "worker_send_task_events": settings.celery_events,
         "task_send_sent_event": False,
         "worker_hijack_root_logger": False,
         # The result goes to the ledger, which may be reachable while the broker is not.

@@ -22,7 +22,6 @@ from celery.concurrency.prefork import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import worker_process_init, worker_process_shutdown, worker_ready
 from celery.worker import state
-from celery.worker.consumer import Consumer
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.errors import BrokerUnreachable, ConfigError, EvalqError, InfrastructureError, StorageError
@@ -37,6 +36,7 @@ from evalq.workers.ledger.heartbeats import Heartbeats
 from evalq.workers.ledger.runs import RunLedger
 from evalq.workers.ledger.scripts import preload_scripts, server_micros
 from evalq.workers.ledger.sweeps import SweepLedger
+from evalq.workers.pool.celery_tools import BoundedEvents, TaskTitles, consumer_class, request_class
 from evalq.workers.pool.chunk_runner import ChunkRunner
 from evalq.workers.pool.isolation import ChunkLimits
 from evalq.workers.processes.identity import host, log_to_stderr, unique_name
@@ -100,18 +100,6 @@ def run_worker(
         return _exit_code(worker)
 
 
-class _Consumer(Consumer):  # type: ignore[misc]  # Celery is untyped
-    """Celery's consumer without the step that makes `celery_delayed_*` exchanges and queues for quorum queues.
-
-    All applications of a virtual host share them, and evalq delays no messages.
-    """
-
-    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # Celery is untyped
-        default_steps = tuple(
-            step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")
-        )
-
-
 class _CeleryPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
     """Celery's pool, except that a signal may end its processes before the worker checks that they started.
 
@@ -128,14 +116,14 @@ def _worker(app: Any, settings: Settings, name: str, loglevel: str) -> Any:
     worker = app.Worker(
         hostname=f"evalq@{name}",
         pool=_CeleryPool,
-        consumer_cls=_Consumer,
+        consumer_cls=consumer_class(settings),
         concurrency=settings.processes,
         # Hand a message only to a free process, not into the pipe of one that is busy with a long chunk.
         optimization="fair",
-        # Workers are known by their heartbeats in the ledger, so none of Celery's is needed.
+        # evalq knows workers by their heartbeats in the ledger. Celery's are for its own tools.
         without_gossip=True,
         without_mingle=True,
-        without_heartbeat=True,
+        without_heartbeat=not settings.celery_events,
         loglevel=loglevel,
         quiet=True,
     )
@@ -236,7 +224,10 @@ def _app(settings: Settings, name: str, *, alone: bool) -> Any:
             runners[pid] = ChunkRunner(RunLedger(connect(settings.ledger_address, settings), settings), settings, name)
         return runners[pid]
 
-    @app.task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery is untyped
+    shown = {"Request": request_class(TaskTitles(settings))} if settings.is_open else {}
+    app.events_cls = BoundedEvents
+
+    @app.task(name=TASK, acks_late=True, ignore_result=True, **shown)  # type: ignore[untyped-decorator]  # Celery is untyped
     def evaluate(run: object, seq: object, epoch: object) -> None:
         try:  # a broker other than Redis delivers without `evalq.workers.broker.transport`
             hint = msgspec.convert([run, seq, epoch], Hint)
