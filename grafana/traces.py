@@ -167,8 +167,8 @@ VOLUME = (
     ),
     View(
         "Left out",
-        "In the hour before: traces that no `where` selects, traces whose spans came after they were counted, and "
-        "lines that cannot be read.",
+        "In the hour before: traces that no `where` selects, traces whose spans came after they were counted, lines "
+        "that cannot be read, and how often files were removed before they were read.",
         COUNT,
         "lines",
         (Query(_hour("evalq_traces_skipped_total", by="reason"), "{{reason}}"),),

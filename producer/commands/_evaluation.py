@@ -88,9 +88,9 @@ def _start(evaluator: Evaluator[Any, Any], inputs: tuple[str, ...], invocation: 
 
 def _prepared(evaluator: Evaluator[Any, Any], request: Request, reporter: Reporter) -> Request:
     """The request, with files that it names turned into others where its evaluator does that."""
-    from evalq.producer.folder.files import RUNS
+    from evalq.producer.folder.files import RUNS, TRACES
 
-    prepared = evaluator.command.prepare(request, RUNS / "traces")
+    prepared = evaluator.command.prepare(request, RUNS / TRACES)
     for message in prepared.messages:
         reporter.say(message)
     for warning in prepared.warnings:

@@ -14,6 +14,8 @@ from evalq.producer.folder.lock import CANCEL, LOCK, WAIT
 
 RUNS = Path("evalq-runs")
 """The default folder of run folders."""
+TRACES = "traces"
+"""The folder in it of recorded traces."""
 INFO = "run.json"
 MANIFEST = "manifest.jsonl"
 JOURNAL = "parts.journal"

@@ -12,8 +12,9 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,8 +32,10 @@ _KEPT = "pending-{}"
 _READING = ".reading-"
 _HEAD = 256
 _BLOCK = 64 << 20
+_GONE = 2
+"""A file is gone after so many passes without it: a rotation may rename it while a pass lists the folder."""
 _ABSENT = 100
-"""A file is forgotten after so many passes without it: a rotation may rename it while a pass lists the folder."""
+"""A file is forgotten after so many passes without it."""
 _OLD = 20
 """A trace without a root is given up after so many times the time that a whole one waits."""
 _KNOWN_WINDOWS = 500
@@ -43,7 +46,8 @@ class ReadFile(msgspec.Struct):
     """A file and how much of it was read.
 
     ``head`` are its first bytes and ``tail`` the last that were read: the number of a removed file comes again, and
-    files of one service begin alike. ``absent`` counts the passes that did not find it.
+    files of one service begin alike. ``absent`` counts the passes that did not find it. ``current``: it was still
+    being written to when it was read last.
     """
 
     device: int
@@ -53,6 +57,7 @@ class ReadFile(msgspec.Struct):
     messages: int = 0
     tail: bytes = b""
     absent: int = 0
+    current: bool = False
 
 
 class FollowTotals(msgspec.Struct):
@@ -79,6 +84,7 @@ class FollowState(msgspec.Struct):
     """What was read, the time of the last span of each waiting trace, and the windows that were made and evaluated.
 
     ``ended`` says when the newest trace of each window ended that is not evaluated, in nanoseconds since 1970.
+    ``removed`` counts how often files were gone that were not read to their end.
     """
 
     given: list[str]
@@ -91,6 +97,7 @@ class FollowState(msgspec.Struct):
     late: int = 0
     doubled: int = 0
     unread: int = 0
+    removed: int = 0
     totals: FollowTotals = msgspec.field(default_factory=FollowTotals)
     ended: dict[int, int] = {}
     schema: str = "evalq.follow-traces/1"
@@ -124,9 +131,8 @@ class FollowedTraces:
     def _known(self) -> Iterator[list[str]]:
         """The traces of each of the last windows."""
         for number in range(max(1, self.state.window - _KNOWN_WINDOWS + 1), self.state.window + 1):
-            # `evalq prune` removes old ones.
-            with contextlib.suppress(FileNotFoundError), self.window_path(number).open("rb") as stream:
-                yield [msgspec.json.decode(line, type=_Case).case for line in stream]
+            with contextlib.suppress(FileNotFoundError):
+                yield _names(self._folder, number)
 
     def _remember(self, window: Iterable[str]) -> None:
         """Know the traces of a new window, and no longer those of the oldest."""
@@ -137,7 +143,7 @@ class FollowedTraces:
 
     def window_path(self, number: int) -> Path:
         """The recorded outputs of a window."""
-        return self._folder / f"window-{number:06}" / NAME
+        return _window(self._folder, number) / NAME
 
     def pending(self) -> Iterator[int]:
         """The windows that were made and are not evaluated, in order."""
@@ -178,7 +184,10 @@ class FollowedTraces:
             self.state.doubled += gathered.doubled
             self.state.unread += gathered.unread
             self.news += [f"{where}: {reason}" for where, reason in gathered.faults]
-            return self._commit(whole, kept, changed=fresh)
+            written = self._commit(whole, kept, changed=fresh)
+        with contextlib.suppress(OSError):
+            os.utime(self._folder / STATE)  # `evalq prune` removes followers that made no pass for long
+        return written
 
     def _is_whole(self, trace: Trace, now: float) -> bool:
         if trace.id in self._done:
@@ -229,12 +238,16 @@ class FollowedTraces:
                 raise InputError("an input cannot be read", [(str(path), error.strerror or str(error))]) from error
             with stream:
                 file = self._file_of(stream)
+                file.current = str(path) in self.state.given
                 here.append(file)
                 for messages in self._new_messages(file, stream, path):
                     gathered.feed(str(path), messages)
                     any_new = True
         for file in self.state.files:
             file.absent = 0 if file in here else file.absent + 1
+            if file.current and file.absent == _GONE and here:
+                self._note_removed(file)
+                any_new = True
         self.state.files = [file for file in self.state.files if file.absent < _ABSENT]
         return any_new
 
@@ -267,9 +280,22 @@ class FollowedTraces:
                 file.head = head
                 return file
         made = ReadFile(found.st_dev, found.st_ino, head)
-        self.state.files = [each for each in self.state.files if (each.device, each.inode) != (made.device, made.inode)]
+        for file in [each for each in self.state.files if (each.device, each.inode) == (made.device, made.inode)]:
+            self.state.files.remove(file)
+            if file.current:
+                self._note_removed(file)
         self.state.files.append(made)
         return made
+
+    def _note_removed(self, file: ReadFile) -> None:
+        """Note that the file of an earlier pass is gone, which others were written after: a rotation removed them."""
+        file.current = False
+        self.state.removed += 1
+        self.news.append(
+            f"{', '.join(self.state.given)}: files were removed before evalq read them, after byte {file.read:,} "
+            "of one: their traces may be lost. Have the Collector keep more files (max_backups), or follow without "
+            "long breaks"
+        )
 
     def _paths(self) -> list[Path]:
         """The files that are given, and those that a rotation has renamed: `traces-2026-03-01T10-00-00.000.jsonl`."""
@@ -295,6 +321,60 @@ def _ends_with(stream: BinaryIO, file: ReadFile) -> bool:
 
 class _Case(msgspec.Struct):
     case: str
+
+
+def _window(folder: Path, number: int) -> Path:
+    return folder / f"window-{number:06}"
+
+
+def _names(folder: Path, number: int) -> list[str]:
+    """The traces of a window. Raises FileNotFoundError."""
+    window = _window(folder, number)
+    path = window / NAME if (window / NAME).exists() else window / _SEEN
+    with path.open("rb") as stream:
+        return [msgspec.json.decode(line, type=_Case).case for line in stream]
+
+
+# What `evalq prune` removes of followers.
+
+FOLLOWERS = "traces-follow-*"
+"""Their folders among run folders."""
+_SEEN = "seen.jsonl"
+"""The names of a window's traces, once its recorded outputs are removed."""
+_FORGOTTEN_SECONDS = 7 * 86_400.0
+
+
+def prune_windows(folder: Path, used: Collection[str], before: float, *, dry_run: bool) -> Iterator[Path]:
+    """Remove the recorded outputs of windows that ended before ``before`` and that no run has ``used``.
+
+    The names of traces in the last windows stay, so that late spans begin no new trace. Yields what it removes.
+    """
+    try:
+        state = msgspec.json.decode(read_plain(folder / STATE), type=FollowState)
+    except (OSError, ValueError, RecursionError):
+        return  # none of evalq's, or one that the next pass complains of
+    for number in range(1, state.evaluated + 1):
+        window = _window(folder, number)
+        path, forgotten = window / NAME, number <= state.window - _KNOWN_WINDOWS
+        if path.exists() and path.stat().st_mtime <= before and str(path.absolute()) not in used:
+            if not dry_run and not forgotten:
+                names = _names(folder, number)
+                write_atomic(window / _SEEN, b"".join(msgspec.json.encode(_Case(name)) + b"\n" for name in names))
+            if not dry_run:
+                path.unlink()
+            yield path
+        if forgotten and not dry_run and window.is_dir() and not path.exists():
+            shutil.rmtree(window, ignore_errors=True)
+
+
+def is_abandoned(folder: Path, used: Collection[str], before: float) -> bool:
+    """Whether no process has made a pass since ``before``, nor for a week, and no run has ``used`` a window."""
+    try:
+        last = (folder / STATE).stat().st_mtime
+    except OSError:
+        return False
+    inside = str(folder.absolute()) + os.sep
+    return last <= min(before, time.time() - _FORGOTTEN_SECONDS) and not any(path.startswith(inside) for path in used)
 
 
 def folder_name(given: Sequence[str], params: Mapping[str, Any], digest: Callable[[bytes], str]) -> str:

@@ -219,7 +219,7 @@ class _Heartbeat:
 
         state, (evaluator, suite) = self._traces.state, self._of
         counts = {name: float(value) for name, value in msgspec.structs.asdict(state.totals).items() if name != "lag"}
-        counts |= {"late": float(state.late), "unread": float(state.unread)}
+        counts |= {name: float(getattr(state, name)) for name in ("late", "unread", "removed")}
         facts = FollowerFacts(host(), evaluator, suite, every, len(state.waiting), counts, state.totals.lag)
         try:
             with Servers(self._settings) as servers:

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 
 from evalq.evalcore.errors import EvalqError, Incomplete, UsageError, WireError
 from evalq.evalcore.model.life import ENDED
+from evalq.evalcore.records.traces.recording import NAME
+from evalq.producer.folder.files import TRACES
+from evalq.producer.folder.lock import LOCK, RunLock
 from evalq.producer.folder.run_folder import RunFolder, clean_up, private_name, run_folders
+from evalq.producer.follow.traces import FOLLOWERS, is_abandoned, prune_windows
 from evalq.producer.outputs.final import drop_left
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ def prune(
 
     A folder's age is that of its run.json. The ledger forgets removed runs and, with ``everyone``, all ended runs
     without a folder here: the ledger knows no age, and they may belong to other users. It warns of unreadable folders
-    and keeps them. It also removes files that killed processes left.
+    and keeps them. It also removes files that killed processes left, and recorded traces that no run uses.
     """
     before = time.time() - days * 86_400
     here, removed = set(), set()
@@ -58,6 +62,7 @@ def prune(
                 drop_left(folder)
     for path in clean_up(runs, dry_run=dry_run):
         yield f"left by a killed process: {path}"
+    yield from _prune_traces(runs, before, removed, dry_run=dry_run)
     if ledger is None:
         return
     for run in ledger.runs():
@@ -70,6 +75,43 @@ def prune(
             continue
         if line is not None:
             yield line
+
+
+_READING_SECONDS = 3_600.0
+"""A process that reads traces writes more often."""
+
+
+def _prune_traces(runs: Path, before: float, removed: Collection[str], *, dry_run: bool) -> Iterator[str]:
+    """Remove what `--traces` recorded for runs that are ``removed`` or gone, by the same age. Yields a line each."""
+    kept = (info for _, info in run_folders(runs, lambda text: None) if info.run not in removed)
+    used = {source.path for info in kept for source in info.sources}
+    for path in sorted((runs / TRACES).glob(f"*/{NAME}")):
+        if path.stat().st_mtime <= before and str(path.absolute()) not in used:
+            if not dry_run:
+                shutil.rmtree(path.parent, ignore_errors=True)
+            yield f"recorded traces: {path.parent}"
+    for path in sorted((runs / TRACES).glob(".traces-*")):
+        written = max((each.stat().st_mtime for each in (path, *path.iterdir())), default=0.0)
+        if written <= time.time() - _READING_SECONDS:
+            if not dry_run:
+                shutil.rmtree(path, ignore_errors=True)
+            yield f"left by a killed process: {path}"
+    for folder in sorted(runs.glob(FOLLOWERS)):
+        if is_abandoned(folder, used, before) and (dry_run or _remove_follower(folder)):
+            yield f"traces that nobody follows any more: {folder}"
+            continue
+        for path in prune_windows(folder, used, before, dry_run=dry_run):
+            yield f"followed traces: {path}"
+
+
+def _remove_follower(folder: Path) -> bool:
+    """Remove a follower's folder; False if a process has it."""
+    lock = RunLock.take(folder / LOCK)
+    if lock is None:
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+    return True
 
 
 def prune_named(

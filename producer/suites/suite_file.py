@@ -61,7 +61,7 @@ from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, UsageError
 from evalq.evalcore.records.inputs import stands_for
 from evalq.evalcore.trust import Thing, Writer, allows
-from evalq.producer.folder.files import RUNS
+from evalq.producer.folder.files import RUNS, TRACES
 from evalq.producer.folder.own_runs import named_paths
 from evalq.producer.outputs.requested import read_files, refuse_read
 from evalq.producer.suites.matrix import Fault, combinations
@@ -374,7 +374,7 @@ def _run(at: FileLocation, written: dict[str, Any], allowed: Sequence[Path]) -> 
     # Before anything reads a file: an error would quote what is in it.
     for name in named_paths(evaluator.name, request):
         _refuse_outside(at.path, at.key, stands_for(name), allowed)
-    prepared = evaluator.command.prepare(request, RUNS / "traces")
+    prepared = evaluator.command.prepare(request, RUNS / TRACES)
     request = prepared.request
     live_keys = {name: getattr(run, name) for name in run.model_fields_set}
     live = live_options(at, evaluator.calls, live_keys, base, recorded=asks_recorded(evaluator, request))

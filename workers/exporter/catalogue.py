@@ -15,7 +15,7 @@ from evalq.workers.ledger.heartbeats import FollowerFacts
 _OF = ("evaluator", "suite")
 _NEWEST = (*_OF, "target")
 
-_SKIPPED = {"unselected": "left_out", "late": "late", "unreadable": "unread"}
+_SKIPPED = {"unselected": "left_out", "late": "late", "unreadable": "unread", "removed": "removed"}
 
 
 def _tool_calls(follower: FollowerFacts) -> dict[str, float]:
@@ -265,7 +265,7 @@ FAMILIES: tuple[MetricFamily, ...] = (
         "traces_skipped",
         of.followed(lambda one: {reason: one.counts.get(name) for reason, name in _SKIPPED.items()}),
         "What following left out: unselected (traces that no `where` selects), late (traces whose spans came after "
-        "they were counted), unreadable (lines).",
+        "they were counted), unreadable (lines), removed (how often files were gone before they were read).",
         *_OF,
         "reason",
         group="traces",

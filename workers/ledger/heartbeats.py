@@ -78,8 +78,8 @@ class FollowerFacts(msgspec.Struct, frozen=True):
     """What a process that follows traces wrote after its last pass, ``at`` by the server's clock.
 
     The next pass is due after ``every`` seconds; 0 if none is. ``counts`` are its counters since it began: traces,
-    left_out, late, unread, passed, failed, errors, tool_calls, tool_errors, tokens, cost. ``lag`` is the seconds from
-    the end of the newest trace to its result, ``waiting`` the traces that are not whole.
+    left_out, late, unread, removed, passed, failed, errors, tool_calls, tool_errors, tokens, cost. ``lag`` is the
+    seconds from the end of the newest trace to its result, ``waiting`` the traces that are not whole.
     """
 
     host: str

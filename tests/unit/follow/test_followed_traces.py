@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,72 @@ def test_a_file_that_is_renamed_while_a_pass_lists_the_folder_is_not_read_again(
     _append(away, agent(2))
     assert _following(tmp_path, path).gather(3) == 1
     assert following.state.late == 0
+
+
+def test_files_that_are_removed_before_they_are_read_are_noted(tmp_path: Path) -> None:
+    """Once, also if the file system gives the number again; a file that was read and removed later is none."""
+    path = tmp_path / "t.jsonl"
+    _append(path, agent(1))
+    following = _following(tmp_path, path)
+    assert following.gather(1) == 1
+    path.rename(tmp_path / "t-1.jsonl")
+    _append(path, agent(2))
+    assert following.gather(2) == 1
+    (tmp_path / "t-1.jsonl").unlink()  # the oldest, which was read
+    assert [following.gather(now) for now in (3, 4, 5)] == [0, 0, 0]
+    assert following.state.removed == 0
+    path.rename(tmp_path / "t-2.jsonl")
+    _append(tmp_path / "t-2.jsonl", agent(3))
+    (tmp_path / "t-2.jsonl").unlink()
+    _append(path, agent(4))
+    said = []
+    for now in (6, 7, 8):
+        following.gather(now)
+        said += following.news
+    assert [line for line in said if "before evalq read them" in line] == said[:1]
+    assert "max_backups" in said[0]
+    assert following.state.removed == 1
+
+
+def test_prune_keeps_the_names_of_what_was_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows go by the age of runs, and what a run uses stays; the next pass counts nothing again."""
+    monkeypatch.chdir(tmp_path)
+    Path("checks.yaml").write_text(CHECKS)
+    follow = ["checks", "checks.yaml", "--traces", "t.jsonl", "--follow", "--passes", "1", "--settle", "0"]
+    _append(tmp_path / "t.jsonl", agent(1))
+    assert CliRunner().invoke(cli, follow).exit_code == 0
+    once = CliRunner().invoke(cli, ["checks", "checks.yaml", "--traces", "t.jsonl", "--out", "elsewhere"])
+    assert once.exit_code == 0, once.output
+    (folder,) = Path("evalq-runs").glob("traces-follow-*")
+    window, recorded = folder / "window-000001" / "traces.jsonl", list(Path("evalq-runs/traces").glob("*/traces.jsonl"))
+    left = Path("evalq-runs/traces/.traces-x")
+    left.mkdir()
+    os.utime(left, (1, 1))
+    assert window.exists()
+    assert len(recorded) == 1
+    kept = CliRunner().invoke(cli, ["prune"])
+    assert kept.stdout.splitlines() == [f"left by a killed process: {left}"]
+    for dry in (True, False):
+        done = CliRunner().invoke(cli, ["prune", "--older-than", "0", *(["--dry-run"] if dry else [])])
+        assert f"followed traces: {window}" in done.stdout, done.output
+        assert f"recorded traces: {recorded[0].parent}" in done.stdout
+        assert window.exists() == recorded[0].exists() == dry
+    _append(tmp_path / "t.jsonl", [span(1, 999, 101, 14)])
+    _append(tmp_path / "t.jsonl", agent(2))
+    again = CliRunner().invoke(cli, follow)
+    assert "1 new traces" in again.stderr
+    assert "after it was counted" in again.stderr
+    (run,) = Path("evalq-runs").glob("checks-*/run.json")
+    window = folder / "window-000002" / "traces.jsonl"
+    os.utime(window, (1, 1))
+    os.utime(run, None)
+    kept = CliRunner().invoke(cli, ["prune"])  # the run is young and uses it
+    assert kept.stdout == ""
+    os.utime(folder / "traces.state", (1, 1))
+    assert "nobody follows" not in CliRunner().invoke(cli, ["prune"]).stdout
+    gone = CliRunner().invoke(cli, ["prune", "--older-than", "0"]).stdout
+    assert f"traces that nobody follows any more: {folder}" in gone
+    assert not folder.exists()
 
 
 def test_a_killed_process_leaves_nothing_behind(tmp_path: Path) -> None:
