@@ -68,32 +68,65 @@ def pairs_of(base: CaseSummary, cand: CaseSummary, measure: Measure, *, worst: b
     With ``worst`` every missing answer counts against the candidate: its own as the worst on the scale, the base's as
     the best. A case that the candidate lacks altogether has as many missing answers as the base has answers.
     """
+    import numpy as np
+
     low, high = (measure.low, measure.high) if measure.better == "higher" else (measure.high, measure.low)
-    ours = _answered(base, measure.name, fill=high if worst else None)
-    theirs = _answered(cand, measure.name, fill=low if worst else None)
-    lost = _lost(base, cand, measure.name)
+    ours = _side(base, measure.name, fill=high if worst else None)
+    every = _side(cand, measure.name, fill=low if worst else None)
+    at = _places(base.ids, cand.ids)
+    theirs = _taken(every, at)
     if worst:
-        for case in ours.keys() - theirs.keys():
-            count = ours[case][0]
-            theirs[case] = (count, count * low, count * low * low)
-    ids = sorted(ours.keys() & theirs.keys())
-    alone, new = sorted(ours.keys() - theirs.keys()), sorted(theirs.keys() - ours.keys())
-    return Pairs(ids, _side(ours, ids), _side(theirs, ids), alone, new, lost)
+        gone = (ours.answers > 0) & (theirs.answers == 0)
+        count = ours.answers[gone]
+        theirs.answers[gone], theirs.total[gone], theirs.squares[gone] = count, count * low, count * low * low
+    both = np.flatnonzero((ours.answers > 0) & (theirs.answers > 0))
+    ids = [base.ids[place] for place in both]
+    if ids != (ordered := sorted(ids)):
+        both = both[sorted(range(len(ids)), key=ids.__getitem__)]
+    paired = np.zeros(len(cand.ids), dtype=bool)
+    paired[at[(ours.answers > 0) & (at >= 0)]] = True
+    alone = [base.ids[place] for place in np.flatnonzero((ours.answers > 0) & (theirs.answers == 0))]
+    new = [cand.ids[place] for place in np.flatnonzero((every.answers > 0) & ~paired)]
+    lost = _lost(base, cand, measure.name, at)
+    return Pairs(ordered, _taken(ours, both), _taken(theirs, both), sorted(alone), sorted(new), lost)
 
 
-_Sums = tuple[int, float, float]
+def _side(run: CaseSummary, name: str, fill: float | None) -> Side:
+    """The run's cases in their order, with ``fill`` in place of each missing answer."""
+    import numpy as np
+
+    column = _column(run, name)
+    count = np.array(column.count, dtype=np.int64)
+    total, squares = np.array(column.total, dtype=float), np.array(column.squares, dtype=float)
+    if fill is not None and any(run.missing):
+        missing = np.array(run.missing, dtype=np.int64)
+        lacks = missing > 0
+        count = count + missing
+        total[lacks] += missing[lacks] * fill
+        squares[lacks] += missing[lacks] * fill * fill
+    return Side(count, total, squares)
 
 
-def _answered(run: CaseSummary, name: str, fill: float | None) -> dict[str, _Sums]:
-    """{case: its sums}, with ``fill`` in place of each missing answer."""
-    column, sums = _column(run, name), {}
-    rows = zip(run.ids, column.count, column.total, column.squares, run.missing, strict=True)
-    for case, count, total, squares, missing in rows:
-        if fill is not None and missing:
-            count, total, squares = count + missing, total + missing * fill, squares + missing * fill * fill
-        if count:
-            sums[case] = (count, total, squares)
-    return sums
+def _places(ids: list[str], other: list[str]) -> NDArray[int64]:
+    """The place of each of ``ids`` in the ``other`` list, -1 if it is not there."""
+    import numpy as np
+
+    if ids == other:
+        return np.arange(len(ids))
+    places = {case: place for place, case in enumerate(other)}
+    return np.array([places.get(case, -1) for case in ids], dtype=np.int64)
+
+
+def _taken(side: Side, at: NDArray[int64]) -> Side:
+    """The cases at these places; a case without a place has no answer."""
+    import numpy as np
+
+    if not len(side.answers):
+        return Side(np.zeros(len(at), dtype=np.int64), np.zeros(len(at)), np.zeros(len(at)))
+    taken = Side(side.answers[at], side.total[at], side.squares[at])
+    for column in taken:
+        column[at < 0] = 0
+    return taken
 
 
 def _column(run: CaseSummary, name: str) -> CaseColumn:
@@ -101,23 +134,16 @@ def _column(run: CaseSummary, name: str) -> CaseColumn:
     return run.columns.get(name) or CaseColumn([0] * len(run.ids), [0.0] * len(run.ids), [0.0] * len(run.ids))
 
 
-def _lost(base: CaseSummary, cand: CaseSummary, name: str) -> int:
-    counts = dict(zip(cand.ids, zip(_column(cand, name).count, cand.missing, strict=True), strict=True))
-    lost = 0
-    for case, count, missing in zip(base.ids, _column(base, name).count, base.missing, strict=True):
-        if count:
-            answered, lacking = counts.get(case, (0, 0))
-            # Answers that the baseline lacks, too, do not count against the candidate.
-            lost += max(0, lacking - missing) if answered or lacking else count
-    return lost
-
-
-def _side(sums: dict[str, _Sums], ids: list[str]) -> Side:
+def _lost(base: CaseSummary, cand: CaseSummary, name: str, at: NDArray[int64]) -> int:
     import numpy as np
 
-    # Reshape, because numpy makes no columns if there is no case.
-    rows = np.array([sums[case] for case in ids], dtype=float).reshape(len(ids), 3)
-    return Side(rows[:, 0].astype(np.int64), rows[:, 1].copy(), rows[:, 2].copy())
+    count, missing = np.array(_column(base, name).count, dtype=np.int64), np.array(base.missing, dtype=np.int64)
+    # The last place stands for cases that the candidate lacks.
+    answered = np.array([*_column(cand, name).count, 0], dtype=np.int64)[at]
+    lacking = np.array([*cand.missing, 0], dtype=np.int64)[at]
+    # Answers that the baseline lacks, too, do not count against the candidate.
+    lost = np.where((answered > 0) | (lacking > 0), np.maximum(0, lacking - missing), count)
+    return int(lost[count > 0].sum())
 
 
 # The exact permutation test of passes within cases, from counts alone.

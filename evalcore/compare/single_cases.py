@@ -272,8 +272,10 @@ def missing_checks(
     # GATE, The question: add up all cases of a cause. Case by case, 4 losses here and 3 there would count as 3.
     allowed = policy.missing or 0
     causes: tuple[_Cause, ...] = ("lost", "own", "short")
+    rows = list(_answers(run, partner, short))
     for cause in causes:
-        lacking, own = _lacking(run, partner, cause, short), cause == "own"
+        own = cause == "own"
+        lacking = _lacking(rows, cause)
         if lacking.excess <= allowed + 1e-9:
             continue
         p = lacking.p_more()
@@ -339,18 +341,38 @@ def _reason(lacking: _Lacking, allowed: int, *, own: bool, beyond: bool) -> str:
     return f"{counts}: too few to blame the candidate. Run again, or allow losses with `missing: {more}`"
 
 
-def _lacking(run: RunCases, partner: RunCases, cause: _Cause, short: Short) -> _Lacking:
+class _Answers(NamedTuple):
+    """The answers of a case, and those that are missing by cause."""
+
+    answered: int
+    lost: int
+    own: int
+    short: int
+
+
+_CaseAnswers = tuple[str, _Answers, _Answers]
+"""A case of the baseline, with its answers there and in the candidate."""
+
+
+def _answers(run: RunCases, partner: RunCases, short: Short) -> Iterator[_CaseAnswers]:
     # No call loses recorded outputs on the way: the agent, or its owner, did not give them.
     recorded = not run.target and run.usage is None
-    ours, theirs = _table(partner.cases, {}), _table(run.cases, short)
-    nothing = _Answers(0, 0, 0, 0)
-    lacking = _Lacking([], [], [], [])
-    for case, base in ours.items():
+    theirs, nothing = _table(run.cases, short), _Answers(0, 0, 0, 0)
+    for case, base in _table(partner.cases, {}).items():
         if not any(base):
             continue
         cand = theirs.get(case, nothing)
         if not any(cand):
             cand = cand._replace(**{"own" if recorded else "lost": base.answered})
+        yield case, base, cand
+
+
+def _lacking(rows: Sequence[_CaseAnswers], cause: _Cause) -> _Lacking:
+    lacking = _Lacking([], [], [], [])
+    # Most runs lack nothing.
+    if not any(getattr(cand, cause) for _, _, cand in rows):
+        return lacking
+    for case, base, cand in rows:
         pair = getattr(base, cause), getattr(cand, cause)
         # Leave out answers with another cause: here they count neither as lost nor as there.
         before = base.answered + pair[0]
@@ -364,24 +386,15 @@ def _lacking(run: RunCases, partner: RunCases, cause: _Cause, short: Short) -> _
     return lacking
 
 
-class _Answers(NamedTuple):
-    """The answers of a case, and those that are missing by cause."""
-
-    answered: int
-    lost: int
-    own: int
-    short: int
-
-
 def _table(cases: CaseSummary, short: Short) -> dict[str, _Answers]:
     """{case: its answers}, answered by the measure with the most values."""
-    columns = [column.count for column in cases.columns.values()]
+    counts = [[0] * len(cases.ids), *(column.count for column in cases.columns.values())]
+    answered = list(map(max, *counts)) if len(counts) > 1 else counts[0]
     table = {}
-    for at, (case, missing) in enumerate(zip(cases.ids, cases.missing, strict=True)):
+    for case, answers, missing in zip(cases.ids, answered, cases.missing, strict=True):
         unusable = min(missing, cases.unusable.get(case, 0))
         lacking = short.get(case, 0)
-        answered = max((each[at] for each in columns), default=0)
-        table[case] = _Answers(answered, max(0, missing - unusable - lacking), unusable, lacking)
+        table[case] = _Answers(answers, max(0, missing - unusable - lacking), unusable, lacking)
     return table
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -178,3 +178,68 @@ def set_apart(value: Json, folder: Path, path: str = "") -> Json:
     if isinstance(value, dict):
         return {key: set_apart(each, folder, f"{path}.{key}" if path else key) for key, each in value.items()}
     return value
+
+
+# A document whose long lists and mappings follow it, in pieces of a line each.
+
+_AT, _MORE, _PIECES = "at", "more", "pieces"
+_Part = list[Json] | dict[str, Json]
+_T = TypeVar("_T")
+
+
+def encode_in_lines(value: msgspec.Struct) -> bytes:
+    """``value`` as JSON in one line; each list or mapping with more than `LONG` entries follows, as many to a line."""
+    document = msgspec.to_builtins(value, str_keys=True)
+    pieces: list[bytes] = []
+    head = _without_long(document, [], pieces)
+    if not pieces:
+        return msgspec.json.encode(value)
+    return b"\n".join([msgspec.json.encode({**head, _PIECES: len(pieces)}), *pieces])
+
+
+def _without_long(value: dict[str, Json], path: list[str], pieces: list[bytes]) -> dict[str, Json]:
+    short: dict[str, Json] = {}
+    for key, each in value.items():
+        if isinstance(each, list | dict) and len(each) > LONG:
+            at = [*path, key]
+            short[key] = type(each)()
+            entries: Iterator[Any] = iter(each.items() if isinstance(each, dict) else each)
+            while some := list(islice(entries, LONG)):
+                pieces.append(msgspec.json.encode({_AT: at, _MORE: dict(some) if isinstance(each, dict) else some}))
+        else:
+            short[key] = _without_long(each, [*path, key], pieces) if isinstance(each, dict) else each
+    return short
+
+
+def decode_lines(data: bytes, kind: type[_T]) -> _T:
+    """What `encode_in_lines` made of a ``kind``. Raises msgspec.DecodeError for other data, and for a missing piece."""
+    first, _, rest = data.partition(b"\n")
+    if not rest.startswith(b'{"%s":' % _AT.encode()):
+        return msgspec.json.decode(data, type=kind)
+    document = msgspec.json.decode(first, type=dict[str, Any])
+    count = 0
+    for line in rest.split(b"\n"):
+        if line:
+            piece = msgspec.json.decode(line, type=_Piece)
+            part: Any = document
+            for key in piece.at:
+                part = part.get(key) if isinstance(part, dict) else None
+            _extend(part, piece)
+            count += 1
+    if document.pop(_PIECES, None) != count:
+        raise msgspec.ValidationError(f"it has {count} lines of parts, and its first line says another number")
+    return msgspec.convert(document, kind, str_keys=True)
+
+
+class _Piece(msgspec.Struct):
+    at: list[str]
+    more: _Part
+
+
+def _extend(part: Any, piece: _Piece) -> None:
+    if isinstance(part, list) and isinstance(piece.more, list):
+        part.extend(piece.more)
+    elif isinstance(part, dict) and isinstance(piece.more, dict):
+        part.update(piece.more)
+    else:
+        raise msgspec.ValidationError(f"its line about {'.'.join(piece.at)} does not belong to its first line")

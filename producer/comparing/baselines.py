@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ import msgspec
 
 from evalq.evalcore.compare.counting import fault_of
 from evalq.evalcore.compare.summary import RunCases
+from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, write_atomic
-from evalq.producer.comparing.samples import FOLDER, SUFFIX, encode_samples, folder_of, samples_in, slot_of
+from evalq.evalcore.model.lines import encode_in_lines
+from evalq.producer.comparing.samples import FOLDER, SUFFIX, encode_samples, folder_of, samples_to_keep, slot_of
 from evalq.producer.outputs.cases import decode_cases
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ class Baselines:
                 f"run {run.run} has no answer with a verdict, so nothing can be compared with it: look at its faults "
                 f"(evalq report {run.run}), run it again, and approve that run"
             )
-        slot, data = slot_of(run), msgspec.json.encode(msgspec.structs.replace(run, named=""))
+        slot, data = slot_of(run), encode_in_lines(msgspec.structs.replace(run, named=""))
         path = self._path(name, slot)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data + b"\n")
@@ -58,11 +61,12 @@ class Baselines:
 
     def _keep_answers(self, path: Path, run: RunCases | None) -> None:
         folder = folder_of(run) if run is not None else None
-        samples = samples_in(folder, None, passed=True) if folder is not None else {}
-        if run is not None and samples:
-            write_atomic(path, encode_samples(run.run, (samples[case] for case in sorted(samples))))
-        else:  # those of another run must not pass for this one's
-            path.unlink(missing_ok=True)
+        samples = samples_to_keep(folder, run.cases.ids) if run is not None and folder is not None else iter(())
+        with stdout_to_stderr():  # an evaluator may print
+            if run is not None and (first := next(samples, None)) is not None:
+                write_atomic(path, encode_samples(run.run, chain([first], samples)))
+            else:  # those of another run must not pass for this one's
+                path.unlink(missing_ok=True)
 
     def known(self, name: str) -> list[RunCases]:
         """The runs approved under ``name``, one for each evaluator and target; empty for an unknown name."""

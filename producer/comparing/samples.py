@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ from evalq.producer.page.answers import RecordedFiles, ShownAnswer, answer_of, q
 
 LONGEST = 600
 """Characters of a question or an answer that are shown; the run folder has all of it."""
+_AT_ONCE = 2_000
+"""How many cases' answers are read at once."""
+_SHORTEST = len(b'{"case":"","answer":""}\n')
 KEPT_BYTES = 1 << 20
 """What a baseline keeps of answers at most."""
 
@@ -51,30 +54,35 @@ class _Found(msgspec.Struct):
 
 
 @stdout_to_stderr()
-def samples_in(folder: RunFolder, cases: Collection[str] | None, *, passed: bool) -> dict[str, SampleAnswer]:
-    """{case: an answer to it}, one that ``passed`` or did not if there is one; of all cases if ``cases`` is None.
+def samples_in(folder: RunFolder, cases: Collection[str], *, passed: bool) -> dict[str, SampleAnswer]:
+    """{case: an answer to it, with its question}, one that ``passed`` or did not if there is one.
 
     Empty for a folder without records, and for an evaluator without cases.
     """
+    return {each.case: each for each in _samples(folder, cases, passed=passed, questions=True)}
+
+
+def _samples(folder: RunFolder, cases: Collection[str], *, passed: bool, questions: bool) -> Iterator[SampleAnswer]:
+    """An answer to each of ``cases``, those of the first ones first."""
     with contextlib.suppress(EvalqError, OSError, ValueError, KeyError):
         found = _records(folder, plugins.get(folder.report()["evaluator"]), cases, passed=passed)
-        answers = _answers(folder, found)
-        return {
-            case: SampleAnswer(
-                case,
-                _cut(answers[case].text or answers[case].error),
-                _question(folder, case, answers[case]) if cases is not None else "",
-                each.wanted == passed,
-                _cut(each.reason),
-            )
-            for case, each in found.items()
-            if case in answers
-        }
-    return {}
+        rest = [case for case in cases if case in found]
+        while rest:
+            some, rest = rest[:_AT_ONCE], rest[_AT_ONCE:]
+            answers = _answers(folder, {case: found[case] for case in some})
+            for case in some:
+                if case in answers:
+                    yield SampleAnswer(
+                        case,
+                        _cut(answers[case].text or answers[case].error),
+                        _question(folder, case, answers[case]) if questions else "",
+                        found[case].wanted == passed,
+                        _cut(found[case].reason),
+                    )
 
 
 def _records(
-    folder: RunFolder, evaluator: Evaluator[Any, Any], cases: Collection[str] | None, *, passed: bool
+    folder: RunFolder, evaluator: Evaluator[Any, Any], cases: Collection[str], *, passed: bool
 ) -> dict[str, _Found]:
     measures, rows = evaluator.measures, evaluator.views.rows
     if measures is None:
@@ -82,13 +90,13 @@ def _records(
     see, decode = rows.reader(folder.report()), msgspec.json.Decoder(rows.line).decode
     plain = msgspec.json.Decoder().decode
     found: dict[str, _Found] = {}
-    left = set(cases) if cases is not None else None
+    left = set(cases)
     with records_of(folder).open("rb") as lines:
         for line in lines:
-            if left is not None and not left:
+            if not left:
                 break
             observation = measures.observe(plain(line))
-            if observation is None or (left is not None and observation.case not in left):
+            if observation is None or observation.case not in left:
                 continue
             row = see(decode(line))
             if row is None:
@@ -97,7 +105,7 @@ def _records(
             known = found.get(observation.case)
             if known is None or (not known.wanted and good == passed):
                 found[observation.case] = _Found(row.record, line, good == passed, "" if good else row.reason or "")
-            if left is not None and good == passed:
+            if good == passed:
                 left.discard(observation.case)
     return found
 
@@ -141,6 +149,11 @@ class _OfRun(msgspec.Struct, forbid_unknown_fields=True):
     """The first line of such a file: the run that gave the answers."""
 
     run: str
+
+
+def samples_to_keep(folder: RunFolder, cases: Sequence[str]) -> Iterator[SampleAnswer]:
+    """Answers to the first of ``cases``, as many as a baseline may keep; reads only as many as are taken."""
+    return _samples(folder, sorted(cases)[: KEPT_BYTES // _SHORTEST], passed=True, questions=False)
 
 
 def encode_samples(run: str, samples: Iterable[SampleAnswer]) -> bytes:

@@ -1,4 +1,7 @@
-"""cases.json: a finished run as one side of a comparison, without reading its records again."""
+"""cases.json: a finished run as one side of a comparison, without reading its records again.
+
+With more than 10,000 cases its first line is the document, and each further line a part of one of its lists.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import UsageError, WireError
 from evalq.evalcore.files import open_input, read_plain, write_atomic
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.model.lines import decode_lines, encode_in_lines
 from evalq.evalcore.native import compiled
 from evalq.evalcore.version import __version__
 from evalq.producer.folder.documents import RunInfo
@@ -62,7 +66,7 @@ def cases_of(folder: RunFolder, *, keep: bool = True) -> RunCases:
 def decode_cases(data: bytes, origin: str) -> RunCases:
     """The cases in ``data``, which came from ``origin``. Raises WireError."""
     try:
-        found = msgspec.json.decode(data, type=RunCases)
+        found = decode_lines(data, RunCases)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"{origin} does not hold a run's cases: {error}") from error
     if found.schema != CASES_SCHEMA:
@@ -118,7 +122,7 @@ def _read_cases(path: Path) -> RunCases | None:
 
 def _write_cases(folder: RunFolder, found: RunCases) -> RunCases:
     with contextlib.suppress(OSError):  # a read-only folder can be compared, too
-        folder.write(CASES, msgspec.json.encode(found))
+        folder.write(CASES, encode_in_lines(found))
     return found
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from evalq.evalcore.contract.evaluator import Evaluator
 from evalq.evalcore.errors import Divergent, EvalqError
 from evalq.evalcore.model.canonical import Json, canonical_line
-from evalq.evalcore.model.lines import whole
+from evalq.evalcore.model.lines import encode_in_lines, whole
 from evalq.evalcore.views.markdown import table, visible
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.servers import Servers
@@ -58,7 +56,7 @@ def publish_cases(folder: RunFolder, evaluator: Evaluator[Any, Any], report: dic
     from evalq.workers.ledger.detached import Reports
 
     try:
-        cases = msgspec.json.encode(fresh_cases(folder, evaluator, report))
+        cases = encode_in_lines(fresh_cases(folder, evaluator, report))
         Reports(servers.runs, servers.settings).keep_cases(folder.info().run, cases)
     except (redis.RedisError, EvalqError, OSError) as error:
         return f"the cases could not be stored in the ledger: {error}"

@@ -33,6 +33,7 @@ from evalq.evalcore.errors import EvalqError, InfrastructureError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.fold import Fold, InputSummary
 from evalq.evalcore.model.canonical import Json, canonical_line
+from evalq.evalcore.model.lines import encode_in_lines
 from evalq.evalcore.model.manifest import Chunk, Header, Seal
 from evalq.evalcore.version import code_version
 from evalq.workers.inputs import find
@@ -146,7 +147,7 @@ def finalise(run: str, ledger: RunLedger, settings: Settings) -> bool:
     data = canonical_line(report)
     if counter is not None and (cases := counter.cases(header.suite, facts, report, data)) is not None:
         counter.count(Drift(ledger.client, settings), key, cases)
-        reports.keep_cases(run, msgspec.json.encode(cases))
+        reports.keep_cases(run, encode_in_lines(cases))
     reports.store(run, data)
     ledger.close(run, "done")
     return True

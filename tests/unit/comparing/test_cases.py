@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from evalq.evalcore.contract.measures import Measure, Observation
 from evalq.evalcore.errors import InfrastructureError, UsageError, WireError
 from evalq.evalcore.evaluators.vs.sample import GOLDEN, sample_cases, write_outputs
 from evalq.evalcore.fold import evaluate_files
+from evalq.evalcore.model.lines import encode_in_lines
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.outputs.cases import CASES, cases_of, decode_cases
 from tests.unit.comparing.conftest import Command, Made
@@ -61,6 +63,39 @@ def test_a_damaged_one_is_made_anew(made: Made) -> None:
         assert cases_of(folder) == first
         with pytest.raises(WireError):
             decode_cases(damage, "here")
+
+
+def test_cases_of_a_large_run_are_lines(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None holds more than so many of them. A cut or changed file is made anew, or refused without records."""
+    folder = RunFolder.existing(made("run", [("a", True)]))
+    summing = Summing((Measure("pass_rate"), Measure("score", "score")), ("usage.cost",))
+    for number in range(80):
+        values = (float(number % 7 > 0), number / 90) if number % 11 else ()
+        summing.add(
+            Observation(f"c{number % 40}", values, number // 40, "kind", (number / 3,)), "in.jsonl", lambda: b"x"
+        )
+    cases = summing.summary(["c1"], ["c2"], collapse_p={f"c{number}": 0.1 for number in range(40)})
+    run = msgspec.structs.replace(cases_of(folder), cases=cases, took=summing.took(cases))
+    assert encode_in_lines(run) == msgspec.json.encode(run), "a small one is a document"
+    monkeypatch.setattr("evalq.evalcore.model.lines.LONG", 25)
+    data = encode_in_lines(run)
+    lines = data.splitlines()
+    assert max(len(re.findall(rb'"c[0-9]', line)) for line in lines) == 25
+    for same in (data, data + b"\n"):
+        assert msgspec.json.encode(decode_cases(same, "here")) == msgspec.json.encode(run)
+    for damage in (
+        b"\n".join(lines[:-1]),
+        b"\n".join([*lines, lines[-1]]),
+        b"\n".join([*lines, b'{"at":["cases"],"more":[]}']),
+        b"\n".join([b"[1]", *lines[1:]]),
+        data.replace(b'{"at":["cases"', b'{"at":["run"', 1),
+        data.replace(b'"pieces":', b'"piece":', 1),
+        data[:-9],
+    ):
+        with pytest.raises(WireError, match="here"):
+            decode_cases(damage, "here")
+        (folder.path / CASES).write_bytes(damage)
+        assert cases_of(folder).cases.ids != run.cases.ids, "made anew from the records"
 
 
 def test_it_has_the_version_that_judged_its_records(made: Made, command: Command, here: Path) -> None:
