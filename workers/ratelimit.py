@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +19,7 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable
+from evalq.workers.fair_shares import Path, Share, Weights
 from evalq.workers.ledger.keys import RateLimitKeys
 from evalq.workers.ledger.scripts import RATE_LIMIT, script_text
 from evalq.workers.processes.identity import unique_name
@@ -135,6 +135,7 @@ class RateLimiter:
         *,
         lease_seconds: float = 10.0,
         patience_seconds: float = 30.0,
+        weights: Weights = (),
     ) -> None:
         self._exchange: Any = client.register_script(script_text(RATE_LIMIT, "pace"))
         self._keys = RateLimitKeys.of(target)
@@ -143,7 +144,7 @@ class RateLimiter:
         self._lease = lease_seconds
         self._patience = patience_seconds
         self._holder = unique_name()
-        self._waiting: deque[asyncio.Future[Grant]] = deque()
+        self._waiting = Share[Grant](1.0, weights)
         self._outcomes = _Outcomes()
         self._in_flight = self._promised = 0
         self._crowded = False
@@ -167,20 +168,21 @@ class RateLimiter:
             await self._task
         self._fail(asyncio.CancelledError())
 
-    async def acquire(self) -> Grant:
-        """Wait until a call may start. Raises BrokerUnreachable if the server is lost for too long."""
+    async def acquire(self, share: Path = ()) -> Grant:
+        """Wait until a call may start. Raises BrokerUnreachable if the server is lost for too long.
+
+        ``share`` says whose share of the calls it is, see `evalq.workers.fair_shares`.
+        """
         # Fail new calls at once while the server is lost. The next successful exchange lets calls through again.
         if self._lost:
             raise BrokerUnreachable(self._lost)
-        turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        line, turn = self._waiting.queue(share)
         if self._wanted == 1:  # otherwise an exchange is already scheduled
             self._wake.set()
         try:
             return await turn
         except asyncio.CancelledError:
-            with contextlib.suppress(ValueError):
-                self._waiting.remove(turn)
+            self._waiting.leave(line, turn)
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._in_flight -= 1  # it was granted in the same moment
             raise
@@ -222,7 +224,7 @@ class RateLimiter:
     @property
     def _wanted(self) -> int:
         """The number of waiting calls without a granted start."""
-        return len(self._waiting) - self._promised
+        return self._waiting.queued - self._promised
 
     async def _attend(self) -> None:
         """Until closed, exchange when a call waits, a call was refused, or the lease needs renewing."""
@@ -284,13 +286,14 @@ class RateLimiter:
             loop.call_later(int(start) / 1000, self._start, grant)
 
     def _start(self, grant: Grant) -> None:
-        """Give a granted start, whose time has come, to the call that waits longest."""
+        """Give a granted start, whose time has come, to the next call: of its share the one that waits longest."""
         self._promised -= 1
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(grant)
-                return
+        if (taken := self._waiting.take()) is not None:
+            line, turn = taken
+            for each in line:
+                each.ended += 1 / each.weight
+            turn.set_result(grant)
+            return
         # No call waits any more; the next exchange frees the slot for other processes.
         self._in_flight -= 1
 
@@ -320,7 +323,6 @@ class RateLimiter:
         self._outcomes.refusals[:0] = outcomes.refusals
 
     def _fail(self, error: BaseException) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_exception(error) if isinstance(error, Exception) else turn.cancel()
+        while (taken := self._waiting.take()) is not None:
+            _, turn = taken
+            turn.set_exception(error) if isinstance(error, Exception) else turn.cancel()

@@ -30,6 +30,7 @@ _UNIT = re.compile(r"_(URL|URI|FILE|PATH|DIR|S|SECS|SECONDS)$")
 _SERVER = re.compile(r"(redis|rediss|valkey|valkeys|unix|amqp|amqps)://", re.IGNORECASE)
 _CHECK = re.compile(r"[a-z][a-z0-9-]*=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ARGUMENT = re.compile(r"x-[a-z][a-z-]*=[\w.:-]{1,100}")
+_WEIGHT = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}=\d{1,4}(\.\d{1,3})?")
 _SINGLE = ("HANDED", "LOGLEVEL", "SETTINGS", "BASELINE", "CANDIDATE", "ONCE")
 _warned_of: set[str] = set()
 log = logging.getLogger("evalq.settings")
@@ -82,6 +83,17 @@ class Settings(BaseModel):
     calls: int = Field(default=0, ge=0, le=10_000, description="Live calls in flight of a worker; 0: it makes none")
     roots: tuple[Path, ...] = Field(
         default=(), description="Folders that workers may read (the variable has the form of PATH); empty: the current"
+    )
+    team: str = Field(
+        default="",
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$|^$",
+        description="The team whose share of the fleet the runs of this producer use; a team has one share, however "
+        "many runs it has",
+    )
+    team_weights: tuple[str, ...] = Field(
+        default=(),
+        description="For workers that make live calls: how large the shares of teams are beside each other, each "
+        "NAME=WEIGHT (separated by commas in the variable); other teams have 1",
     )
     window: int = Field(default=64, ge=1, le=100_000, description="Messages of one run in flight")
     lease_seconds: float = Field(default=5.0, gt=0.1, le=600, description="How long a silent worker keeps a chunk")
@@ -184,7 +196,7 @@ class Settings(BaseModel):
         """YAML reads the word off as false."""
         return "off" if value is False else value
 
-    @field_validator("checks", "queue_arguments", mode="before")
+    @field_validator("checks", "queue_arguments", "team_weights", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
         """Split a variable's text at commas, and turn a file's mapping into NAME=VALUE texts."""
@@ -212,6 +224,16 @@ class Settings(BaseModel):
             raise ValueError("a name occurs twice")
         return value
 
+    @field_validator("team_weights")
+    @classmethod
+    def _are_weights(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not _WEIGHT.fullmatch(each) or not 0.001 <= float(each.partition("=")[2]) <= 1000:
+                raise ValueError(f"{each!r} is not NAME=WEIGHT with a weight of 0.001 to 1000, such as search=2")
+        if len({each.partition("=")[0] for each in value}) < len(value):
+            raise ValueError("a name occurs twice")
+        return value
+
     @field_validator("scorer")
     @classmethod
     def _is_file(cls, value: str) -> str:
@@ -235,6 +257,11 @@ class Settings(BaseModel):
     def is_open(self) -> bool:
         """Whether workers speak to Celery's own tools, under Celery's names."""
         return self.celery_events or self.remote_control != "off"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """``team_weights`` by team."""
+        return {name: float(weight) for name, _, weight in (each.partition("=") for each in self.team_weights)}
 
     @property
     def processes(self) -> int:

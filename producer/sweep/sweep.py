@@ -185,6 +185,11 @@ class Sweep:
         return LastDriver(self.folder.path, self.files)
 
     @property
+    def priority(self) -> str:
+        """The queue class of its run."""
+        return self._asked.priority
+
+    @property
     def outputs(self) -> Path:
         """The file of outputs: outputs.jsonl, or without a target the recorded outputs that judges are asked about."""
         return self.files / (OUTPUTS if self.live.target else RECORDED)

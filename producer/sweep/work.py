@@ -148,7 +148,10 @@ class SweepWork:
             self._before = last  # also for a server that comes back with the state of that driver
         # Only processes that this one has seen: those noted in the folder may have ended since.
         living = self._living if how == "keep" else ()
-        self.ledger.open(sweep.header, *budgets, known, before=self._before, folder=place, how=how, living=living)
+        self.ledger.open(
+            sweep.header, *budgets, known,
+            before=self._before, folder=place, how=how, living=living, priority=sweep.priority,
+        )  # fmt: skip
         self._opened = True
         sweep.last_driver.note(self.ledger.token)
         # From here on workers leave its evaluation to this process.

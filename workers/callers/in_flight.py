@@ -19,6 +19,7 @@ from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.lanes import Lanes
 from evalq.workers.callers.outcomes import call_of, reached_nobody, recorded_attempts, result_of
 from evalq.workers.callers.target_sessions import TargetSession
+from evalq.workers.fair_shares import Path
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answered, Call, Failure, Tries, attempt
@@ -44,13 +45,15 @@ class InFlightCalls:
         calls: CallLedger,
         lanes: Lanes,
         wake: asyncio.Event,
+        share: Path = (),
     ) -> None:
+        """``share``: whose share its calls are, see `evalq.workers.fair_shares`."""
         self._header = header
         self._holder = holder
         self._session = session
         self._calls = calls
         self._lanes = lanes
-        self._path = (header.run,)
+        self._path = share or (header.run,)
         self._calling = 0
         self.held_back = False
         self._wake = wake
@@ -296,7 +299,7 @@ class InFlightCalls:
 
         self._queued.add(task)
         try:
-            return await attempt(caller, pacer, request, may_begin, self._lane())
+            return await attempt(caller, pacer, request, may_begin, self._lane(), self._path)
         except asyncio.CancelledError:
             # withdraw() cancels only waiting calls: any other cancellation is meant for the call itself.
             if task is None or task not in self._queued:

@@ -64,8 +64,8 @@ class LocalPacer:
         self._tokens = float(target.tokens_per_minute)
         self._filled = clock()
 
-    async def acquire(self) -> Turn:
-        """Wait for a turn, in the order of asking."""
+    async def acquire(self, share: tuple[str, ...] = ()) -> Turn:
+        """Wait for a turn, in the order of asking: all calls are of one run, and ``share`` makes no difference."""
         async with self._turn:
             while (wait := self._wait(now := self._clock())) > 0:
                 self._ended.clear()

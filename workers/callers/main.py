@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Collection
 from math import inf
 
 import redis
@@ -22,6 +23,7 @@ from evalq.workers.callers.choices import UnreachableTargets, unreachable_reason
 from evalq.workers.callers.in_flight import InFlightCalls
 from evalq.workers.callers.lanes import Lanes
 from evalq.workers.callers.target_sessions import TargetSession, TargetSessions
+from evalq.workers.fair_shares import CLASS_WEIGHTS, Path, parts
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.heartbeats import CallerFacts, Heartbeats
 from evalq.workers.ledger.scripts import preload_scripts
@@ -77,14 +79,16 @@ class _CallingProcess:
         self._name = unique_name()
         self._calls = CallLedger(connect(settings.ledger_address, settings), settings)
         self._heartbeats = Heartbeats(self._calls.client)
-        self._sessions = TargetSessions(load_targets(settings.targets), self._calls.client)
+        self._weights = (CLASS_WEIGHTS, settings.weights)
+        self._sessions = TargetSessions(load_targets(settings.targets), self._calls.client, self._weights)
         self._unreachable = UnreachableTargets(settings.down_seconds)
         self._complaint = Complaint(log, f"the ledger at {settings.ledger_address}")
-        self._lanes = Lanes(settings.calls)
+        self._lanes = Lanes(settings.calls, self._weights)
         self._free = 0
         self._in_flight: dict[str, InFlightCalls] = {}
         self._listed_at: dict[str, float] = {}
         self._claimed_at: dict[str, float] = {}
+        self._paths: dict[str, Path] = {}
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
 
@@ -134,16 +138,25 @@ class _CallingProcess:
             full = True
             await self._sessions.keep({header.target for header in mine} | {e.target for e in self._in_flight.values()})
             self._unreachable.keep(header.run for header in mine)
+            await self._know_paths(known)
             self._free = self._lanes.free
+            of = parts(self._weights, {self._paths[run] for run in known})
             for header in mine:
                 # At least one for each sweep: the lanes bound all of them together.
-                full = await self._claim(header, max(1, self._lanes.total // len(mine))) and full
+                share = max(1, int(self._lanes.total * of[self._paths[header.run]]))
+                full = await self._claim(header, share) and full
         except (redis.RedisError, OSError) as error:
             self._complaint.report(error)
             return 1.0
         self._complaint.over()
         # If the ledger gave all calls that fit, there are likely more: then the next ended call starts a round.
         return self._timings.beat if full and mine else self._timings.call_poll
+
+    async def _know_paths(self, runs: Collection[str]) -> None:
+        """Know whose share the calls of each of ``runs`` are, see `Lanes`."""
+        self._paths = {run: path for run, path in self._paths.items() if run in runs}
+        for run in set(runs) - self._paths.keys():
+            self._paths[run] = await asyncio.to_thread(self._calls.share, run)
 
     async def _claim(self, header: SweepHeader, share: int) -> bool:
         """Claim and start calls of a sweep; returns whether it has as many as it may have.
@@ -163,7 +176,9 @@ class _CallingProcess:
         total, waiting = self._lanes.total, share + max(0, self._free)
         most, refusals = min(total, waiting), 0
         if in_flight is not None:
-            room, refusals = total - in_flight.active, in_flight.refusals
+            # Beside others, some wait while all lanes are taken: a lane that becomes free would go to another sweep.
+            ahead = share if share < total else 0
+            room, refusals = total + ahead - in_flight.active, in_flight.refusals
             most = max(0, min(room, waiting - in_flight.waiting))
             in_flight.held_back = most < room
             # A fatal failure that is not recorded yet stops the sweep, too.
@@ -177,7 +192,7 @@ class _CallingProcess:
         if in_flight is None and not calls:
             return False
         if in_flight is None:
-            in_flight = self._in_flight[header.run] = self._new_calls(header, session)
+            in_flight = self._in_flight[header.run] = self._new_calls(header, session, self._paths[header.run])
         if state != "open":
             await self._withdraw(header.run, state)
         elif calls:
@@ -227,8 +242,8 @@ class _CallingProcess:
             del self._in_flight[run]
             await in_flight.close()
 
-    def _new_calls(self, header: SweepHeader, session: TargetSession) -> InFlightCalls:
-        return InFlightCalls(header, self._name, session, self._calls, self._lanes, self._wake)
+    def _new_calls(self, header: SweepHeader, session: TargetSession, path: Path) -> InFlightCalls:
+        return InFlightCalls(header, self._name, session, self._calls, self._lanes, self._wake, path)
 
     async def _start(self, in_flight: InFlightCalls, header: SweepHeader, calls: list[int], refusals: int) -> None:
         """Make the calls, unless a fatal failure came since the claim (it knew ``refusals`` of them)."""

@@ -16,6 +16,7 @@ import redis
 
 from evalq.evalcore.errors import ConfigError, EvalqError
 from evalq.workers.callers.outcomes import Breaker
+from evalq.workers.fair_shares import Weights
 from evalq.workers.ledger.heartbeats import TargetFacts
 from evalq.workers.ratelimit import PoolLimits, RateLimiter
 from evalq.workers.targets import Caller, NamedTarget
@@ -55,9 +56,10 @@ class TargetSession(msgspec.Struct, frozen=True):
 class TargetSessions:
     """The sessions of a process by target; ``async with`` closes them at the end."""
 
-    def __init__(self, targets: Mapping[str, NamedTarget], client: redis.Redis) -> None:
+    def __init__(self, targets: Mapping[str, NamedTarget], client: redis.Redis, weights: Weights = ()) -> None:
         self._targets = dict(targets)
         self._client = client
+        self._weights = weights
         self._open: dict[str, TargetSession] = {}
         self._tried: dict[str, float] = {}
         self._opening: dict[str, asyncio.Task[TargetSession]] = {}
@@ -132,7 +134,9 @@ class TargetSessions:
                 named, config, fault=f"target {named.name}: cannot be opened: {error.strerror or error}"
             )
         # After the caller: a target that cannot be called here must not take part in the fleet's pace.
-        pacer = await stack.enter_async_context(RateLimiter(self._client, named.pool, limits_of(named)))
+        pacer = await stack.enter_async_context(
+            RateLimiter(self._client, named.pool, limits_of(named), weights=self._weights)
+        )
         return TargetSession(named, config, caller, pacer, user=user)
 
     async def facts(self) -> dict[str, TargetFacts]:

@@ -17,6 +17,7 @@ import redis
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import Prompt, Used
 from evalq.evalcore.model.canonical import pack, unpack
+from evalq.evalcore.model.manifest import QUEUE_CLASSES
 from evalq.evalcore.version import code_version
 from evalq.workers.ledger.keys import SHARED, SweepKeys, decode_names, reading
 from evalq.workers.ledger.scripts import SWEEPS, Scripts
@@ -117,6 +118,14 @@ class CallLedger(Scripts):
         # If this process listed nothing yet, the server cannot have lost anything of it.
         self.regressed = generation != self._generations.get(run, generation)
         return state.decode(), [int(call) for call in calls], [int(call) for call in lost]
+
+    def share(self, run: str) -> tuple[str, str, str]:
+        """Whose share a sweep's calls are: its queue class, its team, and the run itself."""
+        queue_class, team = self.client.hmget(SweepKeys.of(run).meta, "class", "team")
+        name = queue_class.decode(errors="replace") if queue_class else ""
+        known = name if name in QUEUE_CLASSES else QUEUE_CLASSES[-1]
+        # The judges of a run share with its own calls.
+        return known, team.decode(errors="replace") if team else "", run_of(run)
 
     def prompts(self, run: str, cases: Sequence[int]) -> dict[int, Prompt]:
         """The prompts of ``cases``. Raises WireError if one is damaged."""

@@ -42,6 +42,7 @@ class SweepLedger(CallLedger):
         folder: str = "",
         how: Literal["on", "keep", "anew"] = "on",
         living: Collection[str] = (),
+        priority: str = "bulk",
     ) -> str:
         """Begin or resume a sweep as its driver, under these budgets (0: none); returns its state.
 
@@ -59,11 +60,11 @@ class SweepLedger(CallLedger):
         driver = (before, int(self.settings.driver_seconds * 1000), how, folder)
         pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_POLLS * self.settings.poll_seconds))
         sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free, known.priced, known.unpriced)
-        awaited = " ".join(living)
+        awaited, share = " ".join(living), (priority, self.settings.team)
         under_way = [text for item in known.under_way.items() for text in item]
         processes = [len(known.under_way), *under_way, *(text for item in known.tallies.items() for text in item)]
         state, value = self.step(
-            "open", header.run, header.run, *facts, *budgets, *driver, pause, *sums, awaited, *processes
+            "open", header.run, header.run, *facts, *budgets, *driver, pause, *sums, awaited, *share, *processes
         )
         if state == b"differs":
             differs = header.differs(SweepHeader.of(header.run, value)) or "its form"

@@ -195,8 +195,11 @@ def _tool_box(named: NamedTarget, environment: Mapping[str, str]) -> ToolBox | N
 class Pacer(Protocol):
     """Gives each call of a target its turn, and learns what came of it: of the fleet, or of this process alone."""
 
-    async def acquire(self) -> Any:
-        """Wait for a turn, which `settle` is given. Raises BrokerUnreachable if a server that paces is lost."""
+    async def acquire(self, share: tuple[str, ...] = ()) -> Any:
+        """Wait for a turn as one of this ``share``, which `settle` is given.
+
+        Raises BrokerUnreachable if a server that paces is lost.
+        """
 
     def settle(
         self,
@@ -217,13 +220,14 @@ async def attempt(
     call: Call,
     wanted: Callable[[], Awaitable[bool]] | None = None,
     slot: contextlib.AbstractAsyncContextManager[object] | None = None,
+    share: tuple[str, ...] = (),
 ) -> Answered | Failure | None:
     """Wait until the fleet's pace allows a call, and then for its ``slot``; then make one call.
 
     Ask ``wanted`` last. If the call is not wanted any more, make none and return None. Raises BrokerUnreachable if the
     server that paces is lost.
     """
-    grant = await pacer.acquire()
+    grant = await pacer.acquire(share)
     result: Answered | Failure | None = None
     try:
         # Take a slot after the pace: a slot that waits for a slow target would be lost to all other targets.
