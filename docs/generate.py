@@ -5,6 +5,7 @@ With --check, exits 1 when one is out of date.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Container
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 from checks_page import checks_page
 from evaluator_pages import FOLDER, evaluator_page
 from policy_page import policy_page
+from pydantic_core import PydanticUndefined
 
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.evaluator import Evaluator, Params
@@ -22,6 +24,7 @@ from evalq.evalcore.model.manifest import QUEUE_CLASSES, queue_name
 from evalq.evalcore.trust import KEY_VARIABLES, TABLE, WRITERS, Reach, Thing
 from evalq.evalcore.views.markdown import table
 from evalq.evalcore.views.metrics import LABELS
+from evalq.producer.door.request import MOST_BYTES, SubmitRequest, schema
 from evalq.workers.exporter.catalogue import FAMILIES
 from evalq.workers.exporter.family import SECONDS, MetricFamily, quality
 from evalq.workers.ledger.keys import SHARED, HistoryKeys, LookKeys, RateLimitKeys, RunKeys, SweepKeys
@@ -218,6 +221,40 @@ def security_page() -> str:
     return before + begin + made + end + rest.partition(end)[2]
 
 
+def submit_page() -> str:
+    """The request of the Celery task: its keys, its result, and where its JSON Schema is."""
+    rows: list[tuple[object, ...]] = [
+        (name, "" if field.default in (None, "", PydanticUndefined) else field.default, field.description)
+        for name, field in SubmitRequest.model_fields.items()
+    ]
+    return (
+        "# The Celery task evalq.submit\n\n"
+        "Any Celery client can begin runs, if a worker has `--submit FOLDER` and the setting `submit_broker`\n"
+        "([how to](../how-to/enqueue-from-a-program.md)). Its keyword arguments are one request:\n\n"
+        f"{table(('key', 'default', 'meaning'), rows)}\n"
+        "Give `suite` or `run`, one of the two. [submit.schema.json](submit.schema.json) has all keys of a run for\n"
+        "each evaluator; `evalq schema` prints it, with those of your plug-ins.\n\n"
+        "- Files are named relative to FOLDER, and may not lead out of it. URLs, absolute paths, `..` and links out\n"
+        "  of it are errors. A suite in it may also name files under the worker's roots.\n"
+        "- Targets are names in the worker's targets file.\n"
+        "- A run is detached: no `stop`, `cache`, `reuse` or judge. Files that a suite's `output` names are not\n"
+        "  written.\n"
+        f"- A request has at most {MOST_BYTES:,} bytes of JSON. Callbacks, chains, `eta` and `countdown` are errors;\n"
+        "  `expires` works.\n\n"
+        "## The result\n\n"
+        "The result of the task is the run's id, or for a suite an object: the id of each run by its name. After an\n"
+        "error the task has the state FAILURE; its message says what to change. Results last a day.\n\n"
+        "The same request under the same task id is one run, however often its message comes. Another request under\n"
+        "that id is an error, which names the first one's run. `evalq.connect(id, broker=...)` takes the id, and so\n"
+        "does `evalq watch ID`.\n"
+    )
+
+
+def submit_schema() -> str:
+    """The JSON Schema of the request, with the evaluators of evalq itself."""
+    return json.dumps(schema(plugins.built_in()), indent=2, ensure_ascii=False) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Each page and its text as it should be."""
     from tests.chaos import table as chaos
@@ -231,6 +268,8 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "targets.md": targets_page(),
         DOCS / "reference" / "metrics.md": metrics_page(),
         DOCS / "reference" / "policy.md": policy_page(),
+        DOCS / "reference" / "submit.md": submit_page(),
+        DOCS / "reference" / "submit.schema.json": submit_schema(),
         DOCS / "reference" / "checks.md": checks_page(),
         **{FOLDER / f"{name}.md": evaluator_page(name) for name in plugins.built_in()},
         chaos.PAGE: chaos.page(),

@@ -27,6 +27,7 @@ class Writer(enum.Enum):
     IMPORT = "import"
     LEDGER = "ledger"
     MESSAGE = "message"
+    REQUEST = "request"
     ANSWER = "answer"
     JUDGE_REPLY = "judge reply"
 
@@ -81,6 +82,7 @@ TABLE: Mapping[Writer, WriterRow] = {
     Writer.IMPORT: _NOBODY._replace(path=Reach.WITHIN, within="the source's folder, all with `--anywhere`"),
     Writer.LEDGER: _NOBODY._replace(path=Reach.WITHIN, within="the worker's `roots`"),
     Writer.MESSAGE: _NOBODY,
+    Writer.REQUEST: _NOBODY._replace(path=Reach.WITHIN, within="the folder of the worker's `--submit`"),
     Writer.ANSWER: _NOBODY,
     Writer.JUDGE_REPLY: _NOBODY,
 }
@@ -94,6 +96,7 @@ WRITERS: Mapping[Writer, str] = {
     Writer.IMPORT: "writer of what `evalq import` reads; a proposed target is called when its user names that file",
     Writer.LEDGER: "anyone who may write the ledger",
     Writer.MESSAGE: "anyone who may put messages into a queue",
+    Writer.REQUEST: "anyone who may send the Celery task `evalq.submit`, where a worker has `--submit`",
     Writer.ANSWER: "the agent under test, and its server",
     Writer.JUDGE_REPLY: "the judge, and its server",
 }

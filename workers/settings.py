@@ -176,6 +176,17 @@ class Settings(BaseModel):
         "active_queues, and refuse all else",
     )
     targets: str = Field(default="", description="Targets file, which lists the agents that live calls may go to")
+    submit: str = Field(
+        default="",
+        description="Folder of a worker whose suites and files other programs may evaluate by the Celery task "
+        "evalq.submit; empty: they may not",
+    )
+    submit_broker: str = Field(
+        default="", description="Broker URL for evalq.submit, with a database or virtual host of its own"
+    )
+    submit_results: str = Field(
+        default="", description="Redis or Valkey URL for the results of evalq.submit; empty: submit_broker"
+    )
     down_seconds: float = Field(
         default=300.0, gt=0, le=604_800, description="How long a sweep waits for a target that does not answer"
     )
@@ -311,7 +322,7 @@ def load_settings(file: str | Path | None = None, **given: Any) -> Settings:
     except ValidationError as error:
         lines = [_wrong(each["type"], ".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
         raise ConfigError(f"wrong settings ({file or 'EVALQ_* variables'}): " + "; ".join(lines)) from None
-    for name in ("broker", "ledger"):
+    for name in ("broker", "ledger", "submit_broker", "submit_results"):
         _check_address(name, getattr(settings, name))
     if settings.queue_arguments and settings.broker and settings.broker_address.is_redis:
         raise ConfigError(

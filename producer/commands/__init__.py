@@ -16,7 +16,7 @@ GROUPS = {
     "Decide": ("compare", "gate", "baseline", "check-regressions", "comment"),
     "Operate": (
         *("status", "watch", "resume", "pause", "retry", "extend", "cancel", "prune"),
-        *("targets", "worker", "exporter", "doctor"),
+        *("targets", "worker", "schema", "exporter", "doctor"),
     ),
 }
 """The groups of `evalq --help`, by what a user wants to do. Evaluations come first in the first one."""

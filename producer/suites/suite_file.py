@@ -192,15 +192,15 @@ class SuitePlan(msgspec.Struct):
 
 
 @stdout_to_stderr()
-def load_suite(path: str | Path, roots: Sequence[Path] = ()) -> SuitePlan:
+def load_suite(path: str | Path, roots: Sequence[Path] = (), *, here: bool = True) -> SuitePlan:
     """Read a suite file. Raises ConfigError with file, line and key path for faults.
 
     A suite may come from anybody, as in a pull request, so it may only name files in its own folder, in the current one
-    and under ``roots``, the machine's setting.
+    (``here``) and under ``roots``, the machine's setting.
     """
     data = load_mapping(path)
     suite = checked(SuiteKeys, data, path)
-    allowed = (Path(path).parent, Path.cwd(), *roots)
+    allowed = (Path(path).parent, *((Path.cwd(),) if here else ()), *roots)
     numbered = [(number, each) for number, run in enumerate(data["runs"]) for each in _runs(path, number, run, allowed)]
     planned = [run for _, run in numbered]
     for number, run in numbered:
@@ -344,7 +344,7 @@ def _runs(path: str | Path, number: int, written: dict[str, Any], allowed: Seque
     key: Key = ("runs", number)
     known = checked(AnyRun, written, path, key)
     if known.matrix is None:
-        yield _run(FileLocation(path, key), written, allowed)
+        yield planned_run(FileLocation(path, key), written, allowed)
         return
     evaluator = plugins.get(known.evaluator)
     base, rest = known.name or evaluator.name, {name: value for name, value in written.items() if name != "matrix"}
@@ -354,12 +354,16 @@ def _runs(path: str | Path, number: int, written: dict[str, Any], allowed: Seque
         raise wrong(path, [((*key, "matrix", *fault.key), fault.reason)]) from None
     for each in made:
         moved = {name: (*key, "matrix", *place) for name, place in each.keys.items()}
-        run = _run(FileLocation(path, key, moved), {**rest, **each.written}, allowed)
+        run = planned_run(FileLocation(path, key, moved), {**rest, **each.written}, allowed)
         run.name, run.base, run.labels = each.called(base), base, each.labels
         yield run
 
 
-def _run(at: FileLocation, written: dict[str, Any], allowed: Sequence[Path]) -> PlannedRun:
+def planned_run(at: FileLocation, written: dict[str, Any], allowed: Sequence[Path]) -> PlannedRun:
+    """The run that is ``written`` in a suite file; it names files only below the ``allowed`` folders.
+
+    Raises ConfigError.
+    """
     evaluator = plugins.get(at.checked(AnyRun, written).evaluator)
     run = at.checked(run_model(evaluator.name), written)
     for key in TARGET_OPTIONS:

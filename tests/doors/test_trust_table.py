@@ -29,6 +29,7 @@ from evalq.evalcore.model.calls import Output
 from evalq.evalcore.model.manifest import PlannedInput
 from evalq.evalcore.trust import TABLE, WRITERS, Reach, Thing, Writer, allows, refuse
 from evalq.producer.cli import cli
+from evalq.producer.door.request import Allowed, read_request, starts
 from evalq.producer.importing import sources
 from evalq.producer.importing.imported import ImportRequest, write
 from evalq.producer.suites.suite_file import load_suite
@@ -204,6 +205,19 @@ def a_message(traps: Traps, thing: Thing) -> list[str]:
     return []
 
 
+def a_request(traps: Traps, thing: Thing) -> list[str]:
+    """The keyword arguments of evalq.submit say it, beside the suite and in a run, by every key."""
+    Path("cases.json").write_text(json.dumps({"cases": [{"id": "a", "input": "x", "checks": ["is-json"]}]}))
+    allowed, said = Allowed(Path.cwd().resolve(), (Path.cwd().resolve(),), None), []
+    for key, value in traps.names(thing).items():
+        written: dict[str, Any] = {"evaluator": "checks", "cases": ["cases.json"], key: value}
+        for sent in ({"run": written}, {"suite": "cases.json", key: value}, {key: value}):
+            with pytest.raises(EvalqError) as error:
+                starts(read_request(sent), allowed)
+            said.append(str(error.value))
+    return said
+
+
 def an_answer(traps: Traps, thing: Thing) -> list[str]:
     """The agent under test says it: its words are recorded, and checked as words."""
     Path("cases.json").write_text(json.dumps({"cases": [{"id": "a", "input": "x", "checks": ["is-json"]}]}))
@@ -241,6 +255,7 @@ TRIES: dict[Writer, Callable[[Traps, Thing], list[str]]] = {
     Writer.IMPORT: an_import,
     Writer.LEDGER: the_ledger,
     Writer.MESSAGE: a_message,
+    Writer.REQUEST: a_request,
     Writer.ANSWER: an_answer,
     Writer.JUDGE_REPLY: a_judge_reply,
 }
@@ -282,7 +297,7 @@ def test_a_path_is_within_by_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "door").symlink_to(inner)
     fine = (inner, inner / "file", inner / "none", inner / ".." / "in" / "file", tmp_path / "door" / "file")
     wrong = (outer / "file", inner / "link", inner / ".." / "out", tmp_path / "in2", "/", f"{inner}\0/file")
-    for writer in (Writer.RUN_FOLDER, Writer.SUITE, Writer.CASES_FILE, Writer.IMPORT, Writer.LEDGER):
+    for writer in (Writer.RUN_FOLDER, Writer.SUITE, Writer.CASES_FILE, Writer.IMPORT, Writer.LEDGER, Writer.REQUEST):
         assert all(allows(writer, Thing.PATH, path, [inner]) for path in fine)
         assert not any(allows(writer, Thing.PATH, path, [inner]) for path in wrong)
         assert not any(allows(writer, Thing.PATH, path) for path in fine), "no folder, no path"

@@ -1,0 +1,1 @@
+"""The Celery task `evalq.submit`: requests of other programs, which a worker plans as detached runs."""
