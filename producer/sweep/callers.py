@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from evalq.evalcore.errors import UsageError
@@ -105,9 +105,23 @@ class Warnings:
 
 
 class CallingProcesses:
-    """The processes that call for one sweep. ``priced``: the target needs a price."""
+    """The processes that call for one sweep. ``priced``: the target needs a price.
 
-    def __init__(self, heartbeats: Heartbeats, header: SweepHeader, warnings: Warnings, *, priced: bool) -> None:
+    ``then`` gives the settings that it had before, as `shown_settings` has them.
+    """
+
+    def __init__(
+        self,
+        heartbeats: Heartbeats,
+        header: SweepHeader,
+        warnings: Warnings,
+        *,
+        priced: bool,
+        then: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self._then = then
+        self.settings: Mapping[str, str] = {}
+        """Those of the target in a process that may call it, at the last `config`."""
         self._heartbeats = heartbeats
         self._header = header
         self._warnings = warnings
@@ -151,7 +165,9 @@ class CallingProcesses:
         self._alone = None
         configs = {facts.config for _, facts in able}
         if not any(map(self._header.may_call, configs)):
-            raise UsageError(changed_settings(self._header, configs))
+            here = next(facts.settings for _, facts in able)
+            raise UsageError(changed_settings(self._header, configs, self._then(), here))
+        self.settings = next(facts.settings for _, facts in able if self._header.may_call(facts.config))
         # Ignore processes that may not call it, because they give no outputs.
         configs = set(filter(self._header.may_call, configs))
         if len(configs) > 1:

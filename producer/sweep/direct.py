@@ -19,17 +19,17 @@ from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.views.markdown import plural
 from evalq.producer.monitor.progress import ShownProgress, Watcher
 from evalq.producer.run.backend import CALLS_HERE, CALLS_MOST, Backend
-from evalq.producer.sweep.head import changed_settings, prompts_digest, warning_text
+from evalq.producer.sweep.head import changed_settings, prompts_digest, settings_of_run, warning_text
 from evalq.producer.sweep.intake import PAUSE_SECONDS, EarlyStopping, OutputIntake
 from evalq.producer.sweep.reuse import Cache
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.callers.call_loop import CallLoop, CallsBefore, Limits, Talks, Uses
-from evalq.workers.ledger.sweep_model import EndedAttempts, ProcessTally
+from evalq.workers.ledger.sweep_model import EndedAttempts, ProcessTally, differing_settings
 from evalq.workers.processes.identity import unique_name
 from evalq.workers.targets import NamedTarget, load_targets
 from evalq.workers.targets.config import choose
 from evalq.workers.targets.spec import is_spec
-from evalq.workers.targets.target import config_digest
+from evalq.workers.targets.target import config_digest, shown_settings
 
 SMALL_CALLS = 10_000
 """The most calls that one process makes alone. A larger sweep has a server, which outlives a killed process."""
@@ -109,7 +109,8 @@ class DirectCalls:
         self._named = targets.named(header.target, priced=priced, user=header.has_users)
         self._config = config_digest(self._named)
         if not sweep.header.may_call(self._config):
-            raise UsageError(changed_settings(sweep.header, [self._config]))
+            now = shown_settings(self._named)
+            raise UsageError(changed_settings(sweep.header, [self._config], sweep.settings_then(), now))
         self._hurried = hurried
         self._cache_file = sweep.live.cache
         ledger = _NoLedger()
@@ -130,13 +131,16 @@ class DirectCalls:
         Raises Incomplete where a target cannot be called or refuses all calls, and KeyboardInterrupt.
         """
         sweep, recorded = self._sweep, self._sweep.recorded
+        sweep.note_settings(shown_settings(self._named))
         sweep.folder.note(state="calling", server=None)
         self._stopping.recall()
         prompts = list(sweep.prompts())
         if prompts_digest(prompts)[1] != sweep.header.asked["prompts"]:
             raise WireError(f"{sweep.folder.path}: its prompts are not those it was begun with; start it anew")
         if recorded.config not in ("", self._config):
-            self.warnings.append(warning_text("changed", sweep.header.target))
+            then, now = settings_of_run(str(sweep.folder.path)), shown_settings(self._named)
+            differs = differing_settings(then, now)
+            self.warnings.append(warning_text("changed", sweep.header.target) + (differs and f" ({differs})"))
         self._take_known(watch)
         # Attempts that a dead process had in flight are lost.
         recorded.note_begun(recorded.begun, {}, {})

@@ -18,9 +18,11 @@ from evalq.evalcore.model.calls import Attempt, Prompt
 from evalq.evalcore.views.markdown import plural
 from evalq.producer.folder.files import JOINED, OUTPUTS, RUNS
 from evalq.producer.monitor.fleet import format_duration
+from evalq.producer.sweep.head import settings_of_run
 from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import Cache, SourceRun
 from evalq.producer.sweep.sweep import recorded_lines
+from evalq.workers.ledger.sweep_model import differing_settings
 from evalq.workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
         raise UsageError("there is nothing to ask: no case is left")
     facts, _ = _known(live.target, settings)
     total = len(prompts) * live.repeat
-    reused = _reused(prompts, live, facts.config) if facts else set[int]()
+    reused = _reused(prompts, live, facts) if facts else set[int]()
     taken, cached = len(reused), _cached(prompts, live, facts.config, reused) if facts else 0
     calls = total - cached - taken
     most = min(calls, live.max_calls or calls)
@@ -99,10 +101,13 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
     yield from _taking(live.target, most, live, settings)
 
 
-def _reused(prompts: Sequence[Prompt], live: SweepOptions, config: str) -> set[int]:
+def _reused(prompts: Sequence[Prompt], live: SweepOptions, facts: TargetFacts) -> set[int]:
     """The calls that earlier runs have outputs of. Raises UsageError where they are to be of other settings."""
+    config = facts.config
     if live.config not in ("", config):
-        raise UsageError(f"target {live.target!r} has other settings now (digest {config}) than then ({live.config})")
+        changed = differing_settings(settings_of_run(live.reuse[0]) if live.reuse else {}, facts.settings)
+        shown = changed or f"digest {live.config} then, {config} now"
+        raise UsageError(f"target {live.target!r} has other settings now than then ({shown})")
     found: set[int] = set()
     # As a sweep takes them, each call from the first that has it: what two runs have is not to be paid for once less.
     for path in live.reuse:

@@ -7,14 +7,14 @@ import hashlib
 import os.path
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
-from evalq.evalcore.errors import ConfigError, WireError
+from evalq.evalcore.errors import ConfigError, EvalqError, WireError
 from evalq.evalcore.files import read_plain
 from evalq.evalcore.model.calls import Prompt
 from evalq.evalcore.model.canonical import canonical_json, digest
@@ -22,7 +22,7 @@ from evalq.producer.folder.files import DRIVER, FURTHER, HEAD, MANIFEST, OUTPUTS
 from evalq.producer.folder.job import RunOptions, once_run_id
 from evalq.producer.folder.run_folder import RunFolder
 from evalq.producer.sweep.options import SweepOptions
-from evalq.workers.ledger.sweep_model import FORM, SETTINGS, TEXT_FORM, SweepHeader
+from evalq.workers.ledger.sweep_model import FORM, SETTINGS, TEXT_FORM, SweepHeader, differing_settings
 
 
 class Before(msgspec.Struct, frozen=True):
@@ -226,11 +226,26 @@ def warning_text(name: str, target: str) -> str:
     return _WARNINGS[name].format(target=target)
 
 
-def changed_settings(header: SweepHeader, configs: Iterable[str]) -> str:
-    """Why no process may call a target that has the settings ``configs`` now."""
-    then, now = header.asked[SETTINGS], ", ".join(sorted(configs))
+def settings_of_run(folder: str) -> dict[str, str]:
+    """The settings of the target of a run, as `shown_settings` has them; empty if its folder does not say them."""
+    try:
+        found = RunFolder(Path(folder)).facts().get(SETTINGS)
+    except EvalqError:
+        return {}
+    return {name: str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def changed_settings(
+    header: SweepHeader, configs: Iterable[str], then: Mapping[str, str], now: Mapping[str, str]
+) -> str:
+    """Why no process may call a target that has the settings ``configs`` now.
+
+    ``then`` and ``now`` are its `shown_settings`; empty where they are not known.
+    """
+    digests = f"digest {header.asked[SETTINGS]} then, {', '.join(sorted(configs))} now"
     before = header.asked.get("extends", header.run)
     return (
-        f"target {header.target!r} has other settings (digest {now}) than when {before} was asked "
-        f"({then}), and answers of two settings are never one run: put them back, or start a new sweep"
+        f"target {header.target!r} has other settings than when {before} was asked "
+        f"({differing_settings(then, now) or digests}), and answers of two settings are never one run: put them back, "
+        "or start a new sweep"
     )

@@ -34,7 +34,7 @@ _NEW, _OLD = ".new", ".old"
 
 
 class TargetSettings(msgspec.Struct, frozen=True):
-    """Under which settings a target is asked: their digest, and {key path: digest} of each, where these are known."""
+    """Under which settings a target is asked: their digest, and {key path: value} of `shown_settings`, if known."""
 
     config: str
     parts: dict[str, str] = {}
@@ -71,6 +71,13 @@ class JudgeSweep(Sweep):
             return msgspec.json.decode(read_plain(path), type=TargetSettings)
         except (OSError, msgspec.DecodeError) as error:
             raise WireError(f"{path} is damaged: {error}; start the sweep anew") from error
+
+    def note_settings(self, settings: Mapping[str, str]) -> None:
+        """Nothing: they are in a file of their own."""
+
+    def settings_then(self) -> dict[str, str]:
+        """The settings under which it began, as `shown_settings` has them; empty if they were not known."""
+        return self.settled.parts
 
     @property
     def replies(self) -> int:

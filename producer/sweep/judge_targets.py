@@ -24,10 +24,10 @@ from evalq.producer.sweep.judge_stage import JudgeSweep, TargetSettings, judge_s
 from evalq.producer.sweep.sweep import Sweep
 from evalq.workers.callers.choices import known_facts
 from evalq.workers.ledger.heartbeats import Heartbeats
-from evalq.workers.ledger.sweep_model import SweepHeader
+from evalq.workers.ledger.sweep_model import SweepHeader, differing_settings
 from evalq.workers.ledger.sweeps import SweepLedger
 from evalq.workers.targets.config import choose
-from evalq.workers.targets.target import config_digest, setting_digests
+from evalq.workers.targets.target import config_digest, shown_settings
 from evalq.workers.targets.variable import canonical_name
 
 _POLL_SECONDS = 0.2
@@ -125,8 +125,7 @@ def _one_of(configs: Collection[str], target: str, before: Sequence[JudgeSweep],
         return then.config
     folder, count = replied[0].folder.path, sum(each.replies for each in replied)
     replies = "1 reply" if count == 1 else f"{count:,} replies"
-    names = [name for name in sorted({*then.parts, *parts}) if then.parts.get(name) != parts.get(name)]
-    now = f"{', '.join(names)}" if then.parts and parts else f"digest {then.config} then, {', '.join(configs)} now"
+    now = differing_settings(then.parts, parts) or f"digest {then.config} then, {', '.join(sorted(configs))} now"
     reuse = (
         f": --reuse {shlex.quote(str(folder))} takes the outputs, and asks {target!r} anew"
         if (folder / OUTPUTS).is_file()
@@ -145,7 +144,7 @@ def _targets(stage: Stage) -> list[str]:
 def _settled(callers: Callers, target: str) -> TargetSettings:
     """The target's settings in this command's targets file; an empty digest if it is not there."""
     named = choose(callers.here, target) if callers.here else None
-    return TargetSettings("") if named is None else TargetSettings(config_digest(named), setting_digests(named))
+    return TargetSettings("") if named is None else TargetSettings(config_digest(named), shown_settings(named))
 
 
 def _awaited(sweep: Sweep, target: str, client: redis.Redis, retry: ServerRetry, reporter: Reporter) -> set[str]:

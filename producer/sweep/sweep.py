@@ -34,10 +34,19 @@ from evalq.producer.folder.files import ASKED, CALLS, DRIVER, FURTHER, HEAD, OUT
 from evalq.producer.folder.job import Job, RunExistsError, RunOptions, begin_folder, new_run_id, planned_header
 from evalq.producer.folder.own_runs import allow_for_process, named_paths, record
 from evalq.producer.folder.run_folder import RunFolder
-from evalq.producer.sweep.head import SweepHead, once_id, prompts_digest, read_head, refuse_changed, remove, sweep_facts
+from evalq.producer.sweep.head import (
+    SweepHead,
+    once_id,
+    prompts_digest,
+    read_head,
+    refuse_changed,
+    remove,
+    settings_of_run,
+    sweep_facts,
+)
 from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import SourceRun
-from evalq.workers.ledger.sweep_model import SIMULATED, USER, SweepHeader
+from evalq.workers.ledger.sweep_model import SETTINGS, SIMULATED, USER, SweepHeader
 
 
 class Sweep:
@@ -231,6 +240,15 @@ class Sweep:
     def stop_note(self) -> StopNote | None:
         """The note on the stop rule in each output; None without a rule."""
         return StopNote(self.live.stop, self.header.repeats) if self.live.stop else None
+
+    def note_settings(self, settings: Mapping[str, str]) -> None:
+        """Keep the settings of its target in run.json, so that an error can name those that changed."""
+        if settings and SETTINGS not in self.folder.facts():
+            self.folder.note(**{SETTINGS: dict(settings)})
+
+    def settings_then(self) -> dict[str, str]:
+        """The settings of the target when the run that this one extends was asked; empty if they are not known."""
+        return settings_of_run(self.live.reuse[0]) if self.live.reuse else {}
 
     def note_calls(self, facts: Mapping[str, Json]) -> None:
         """Write to run.json how the calls ended, and how many outputs come from earlier runs.

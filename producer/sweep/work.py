@@ -58,7 +58,11 @@ class SweepWork:
         self._intake = SweepIntake(sweep, ledger, self._stopping, cache)
         self.warnings = Warnings()
         self._served = CallingProcesses(
-            Heartbeats(ledger.client), sweep.header, self.warnings, priced=bool(sweep.live.max_cost)
+            Heartbeats(ledger.client),
+            sweep.header,
+            self.warnings,
+            priced=bool(sweep.live.max_cost),
+            then=sweep.settings_then,
         )
         self.seen = SweepStatus("open")
         self.over = ""
@@ -218,6 +222,8 @@ class SweepWork:
         config = self._served.config()
         if config is None:
             return
+        if config:
+            self._sweep.note_settings(self._served.settings)
         if config and self._sweep.recorded.config not in ("", config):
             self.warnings.add("changed")
         if others := self._intake.waits_for(config):

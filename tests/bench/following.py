@@ -212,7 +212,7 @@ def _started(words: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[by
         process.wait()
 
 
-def follow(folder: Path, seconds: float, chance: random.Random, every: float, settle: float, most: float = 20.0) -> int:
+def follow(folder: Path, seconds: float, chance: random.Random, every: float, settle: float, most: float = 30.0) -> int:
     """Follow for so long, killed within ``most`` seconds again and again; then to the end. Returns the kills."""
     command = [
         sys.executable,
@@ -239,7 +239,7 @@ def follow(folder: Path, seconds: float, chance: random.Random, every: float, se
 
 
 def measure(
-    folder: Path, seconds: float, rate: float, every: float, settle: float, most: int = 1 << 20, most_kill: float = 20.0
+    folder: Path, seconds: float, rate: float, every: float, settle: float, most: int = 1 << 20, most_kill: float = 30.0
 ) -> tuple[str, Followed]:
     """Write and follow for so long; a row of the table, and what was found."""
     (folder / "checks.yaml").write_text(CHECKS)

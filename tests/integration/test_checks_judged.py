@@ -131,7 +131,11 @@ def test_a_killed_judging_pays_again_for_no_more_than_was_in_flight(tmp_path: Pa
     resume = ("resume", "run", "--targets", "targets.yaml", "--format", "none")
     refused = evalq(*resume, cwd=tmp_path)
     message = "'grader' has other settings than when it gave"
-    assert (refused.returncode, message in refused.stderr, "(options.seed)" in refused.stderr) == (2, True, True)
+    assert (refused.returncode, message in refused.stderr, "(options.seed: not set then, 1 now)" in refused.stderr) == (
+        2,
+        True,
+        True,
+    )
     assert (asked(service), info(tmp_path / "run")["state"]) == (before, "calling")
     (tmp_path / "targets.yaml").write_text(targets)
     done = evalq(*resume, cwd=tmp_path)
@@ -201,7 +205,7 @@ def test_what_a_judge_does_not_say_is_no_score_and_can_be_asked_again(tmp_path: 
     before, targets = asked(service), (tmp_path / "targets.yaml").read_text()
     (tmp_path / "targets.yaml").write_text(targets.replace('"j"', '"k"'))
     refused = evalq("retry", "run", "--errors", "--targets", "targets.yaml", cwd=tmp_path)
-    assert (refused.returncode, "replies (model)" in refused.stderr) == (2, True), refused.stderr
+    assert (refused.returncode, 'replies (model: "j" then, "k" now)' in refused.stderr) == (2, True), refused.stderr
     assert (asked(service), info(tmp_path / "run")["state"]) == (before, "done")
     (tmp_path / "targets.yaml").write_text(targets)
     done = evalq("retry", "run", "--errors", "--targets", "targets.yaml", "--format", "none", cwd=tmp_path)

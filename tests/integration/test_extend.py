@@ -135,6 +135,7 @@ def test_other_settings_are_refused_before_anything_is_called(here: Asked) -> No
     for more in (("--targets", "targets.yaml"), ("--targets", "targets.yaml", "--dry-run")):
         done = evalq("extend", "a", "--repeat", "5", "--out", "b", *more, cwd=here.folder)
         assert (done.returncode, "other settings" in done.stderr) == (2, True), done.stderr
+        assert "options.temperature: not set then, 1 now" in done.stderr
     assert not (here.folder / "b").exists()
     assert here.paid == 0
     _done(here.folder, "extend", "a", "--target", "other", "--out", "c", "--targets", "targets.yaml")

@@ -21,7 +21,14 @@ from evalq.workers.ledger.heartbeats import TargetFacts
 from evalq.workers.ratelimit import PoolLimits, RateLimiter
 from evalq.workers.targets import Caller, NamedTarget
 from evalq.workers.targets.config import choose
-from evalq.workers.targets.target import config_digest, core_digest, files_seen, given_digests, listed_digests
+from evalq.workers.targets.target import (
+    config_digest,
+    core_digest,
+    files_seen,
+    given_digests,
+    listed_digests,
+    shown_settings,
+)
 
 # Try again, since somebody may have added the missing key or file.
 _AGAIN_SECONDS = 10.0
@@ -180,6 +187,7 @@ def target_facts(named: NamedTarget) -> TargetFacts:
         core=core_digest(named),
         given=given_digests(named),
         listed=listed_digests(named),
+        settings=shown_settings(named),
         ranges={name: bounds for name, choices in target.choices.items() if (bounds := choices.bounds)},
         user=named.user.name if named.user is not None else "",
         user_config=config_digest(named.user) if named.user is not None else "",

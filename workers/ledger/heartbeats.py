@@ -22,6 +22,7 @@ _CODE_SECONDS = 7 * 86_400  # longer than workers live: status commands also ask
 
 class TargetFacts(msgspec.Struct, frozen=True):
     """What producers may know of a target: limits, price and digests of its settings; no address, key or prompt.
+    ``settings`` has values of those that are no secret, and digests of the others (`shown_settings`).
 
     Callers can choose ``listed`` values (by parameter and name, each with a digest) and numbers in ``ranges``.
     ``given`` has the digests of these parameters' own values, ``core`` the digest of all other settings.
@@ -38,6 +39,7 @@ class TargetFacts(msgspec.Struct, frozen=True):
     given: dict[str, str] = {}
     listed: dict[str, dict[str, str]] = {}
     ranges: dict[str, tuple[float, float]] = {}
+    settings: dict[str, str] = {}
     trouble: str = ""
     """Why this process does not call it now: its key or a file is missing here, or it does not answer."""
     user: str = ""

@@ -29,6 +29,14 @@ _BY = "by "
 """The prefix of fields with the tally of a process."""
 
 
+def differing_settings(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The settings that differ, each with both values of a target's `shown_settings`; "" if one side is not known."""
+    if not then or not now:
+        return ""
+    names = (name for name in sorted({*then, *now}) if then.get(name) != now.get(name))
+    return "; ".join(f"{name}: {then.get(name, 'not set')} then, {now.get(name, 'not set')} now" for name in names)
+
+
 class SweepHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The facts of a sweep that calling processes need."""
 

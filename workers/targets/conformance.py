@@ -29,7 +29,7 @@ from evalq.evalcore.model.calls import Served, Tokens
 from evalq.evalcore.records.finish import finish_word
 from evalq.workers.targets.answers import KINDS, Answered, Call, Failure
 from evalq.workers.targets.caller import Caller
-from evalq.workers.targets.target import Client, NamedTarget, Target, config_digest, setting_digests
+from evalq.workers.targets.target import Client, NamedTarget, Target, config_digest, shown_settings
 
 _AT_ONCE = 8
 _PROMPT = "conformance"
@@ -119,7 +119,7 @@ def _identity(trial: _TriedKind) -> Iterator[str]:
             yield f"{key} changes the digest"
     if config_digest(trial.named(identity="other")) == digest:
         yield "`identity` does not change the digest"
-    setting_digests(trial.named())
+    shown_settings(trial.named())
 
 
 def _address(trial: _TriedKind) -> Iterator[str]:

@@ -292,6 +292,7 @@ _NO_PART_OF_ANSWERS = (
     *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
 )
 _SHOWN = 16
+_LONGEST_NAME = 100
 """Characters of a digest."""
 
 
@@ -324,8 +325,17 @@ def given_digests(named: NamedTarget) -> dict[str, str]:
     return {name: _value_of(named, name, target.value_of(name)) for name in target.variable}
 
 
-def setting_digests(named: NamedTarget) -> dict[str, str]:
-    """{key path: digest} of each setting that answers depend on, to name the settings that changed."""
+_NAMING = frozenset(
+    ("kind", "model", "api_version", "output", "region", "location", "reasoning_effort", "effort", "service_tier")
+)
+"""Settings whose text is no secret and no prompt."""
+
+
+def shown_settings(named: NamedTarget) -> dict[str, str]:
+    """{key path: its value} of each setting that answers depend on, to name the settings that changed.
+
+    Numbers and names of models are shown; prompts, files and all that may be secret only as digests.
+    """
     target = named.target
     found: dict[str, str] = {}
     for key, value in target.model_dump(mode="json").items():
@@ -334,11 +344,18 @@ def setting_digests(named: NamedTarget) -> dict[str, str]:
         if key == "user":
             value = named.user and config_digest(named.user)
         inner = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
-        found |= {path: value_digest(each) for path, each in inner.items() if each is not None}
+        found |= {path: _shown_value(path, each) for path, each in inner.items() if each is not None}
     for key, pattern in target.files().items():
         if pattern:
-            found[key] = hashlib.sha256(b"".join(_contents(named, pattern))).hexdigest()[:_SHOWN]
+            found[key] = f"digest {hashlib.sha256(b''.join(_contents(named, pattern))).hexdigest()[:_SHOWN]}"
     return found
+
+
+def _shown_value(path: str, value: Json) -> str:
+    key = path.rpartition(".")[2]
+    names = isinstance(value, str) and key in _NAMING and len(value) <= _LONGEST_NAME
+    counts = isinstance(value, int | float) and not is_secret(key.replace("tokens", ""))
+    return canonical_json(value).decode() if names or counts else f"digest {value_digest(value)}"
 
 
 def listed_digests(named: NamedTarget) -> dict[str, dict[str, str]]:

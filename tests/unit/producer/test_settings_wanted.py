@@ -47,7 +47,7 @@ def test_a_host_with_other_settings_makes_no_call_of_it(stage: Stage) -> None:
     assert wanted != others
     with other.calling():
         sweep = stage.sweep("alone", 2, config=wanted, extends="vs-1")  # type: ignore[arg-type]  # texts, too
-        with pytest.raises(UsageError, match=f"other settings .digest {others}. than when vs-1 was asked .{wanted}."):
+        with pytest.raises(UsageError, match=f"than when vs-1 was asked .digest {wanted} then, {others} now."):
             stage.driver(sweep, "one").drive(lambda standing: None)
         assert not stage.agent.calls
         with stage.calling():

@@ -94,7 +94,7 @@ def test_replies_of_before_hold_the_settings(fleet: Fleet) -> None:
     for changed in ({"options": {"temperature": 1}}, {"model": "n", "options": {"temperature": 0}}):
         with pytest.raises(UsageError) as message:
             fleet.here(**changed)
-        differs = "model" if "model" in changed else "options.temperature"
+        differs = 'model: "m" then, "n" now' if "model" in changed else "options.temperature: 0 then, 1 now"
         assert f"'grader' has other settings than when it gave 2 replies ({differs})" in str(message.value)
         assert f"put them back and resume, or begin another run: --reuse {fleet.sweep.folder.path}" in str(
             message.value
@@ -119,7 +119,7 @@ def test_what_lies_in_the_ledger_is_a_reply(fleet: Fleet) -> None:
     """Its driver was killed before it collected: it is collected, and other settings are refused."""
     first = fleet.begun(fleet.here(model="one"))[0]
     fleet.left(first, repeat=0)
-    with pytest.raises(UsageError, match=r"gave 1 reply \(model\)"):
+    with pytest.raises(UsageError, match=r'gave 1 reply \(model: "one" then, "two" now\)'):
         fleet.here(model="two")
     assert fleet.begun(fleet.here(model="one"))[0].recorded.calls() == [0]
 

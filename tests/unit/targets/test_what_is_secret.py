@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from evalq.workers.ledger.sweep_model import differing_settings
 from evalq.workers.targets import Answered, Call, Caller
 from evalq.workers.targets.config import load_targets
 from evalq.workers.targets.http import is_secret, secrets_of
+from evalq.workers.targets.target import shown_settings
 from tests.agents.server import running_agent
 
 HARMLESS = {
@@ -114,3 +116,27 @@ def test_of_an_address_its_version_is_no_secret() -> None:
     assert not {"2024-02-01", "production", "me"} & found
     harmless = ("max-tokens", "keyboard", "author", "x-authority", "encoding", "passenger-count")
     assert not any(map(is_secret, harmless))
+
+
+def test_shown_settings_have_no_key_and_no_prompt(tmp_path: Path) -> None:
+    """Numbers and names of models as they are; texts, lists and what may be a key as digests; no address at all."""
+    entry = {
+        "kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m-1", "api_key_env": "SOME_KEY",
+        "headers": {"X-Secret": "s3cr3t"}, "system_prompt": "s.md",
+        "options": {"temperature": 0.2, "max_tokens": 9, "api_key": 1234, "token": "t0ken", "user": "somebody"},
+    }  # fmt: skip
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": entry}}))
+    (tmp_path / "s.md").write_text("Be kind.")
+    named = load_targets(tmp_path / "targets.yaml")["chat"]
+    shown = shown_settings(named)
+    assert (shown["kind"], shown["model"], shown["options.temperature"]) == ('"openai"', '"m-1"', "0.2")
+    assert shown["options.max_tokens"] == "9"
+    said = json.dumps(shown)
+    for hidden in ("127.0.0.1", "SOME_KEY", "s3cr3t", "kind.", "1234", "t0ken", "somebody"):
+        assert hidden not in said
+    assert {shown[f"options.{name}"][:7] for name in ("api_key", "token", "user")} == {"digest "}
+    changed = {**shown, "options.temperature": "1", "options.seed": "3"}
+    assert differing_settings(shown, changed) == (
+        "options.seed: not set then, 3 now; options.temperature: 0.2 then, 1 now"
+    )
+    assert differing_settings({}, shown) == differing_settings(shown, {}) == differing_settings(shown, shown) == ""
