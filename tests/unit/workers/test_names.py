@@ -34,6 +34,7 @@ ROOMS = ("producer", "workers", "evalcore", "evalq")
 BY_ANY_NAME = {
     "workers/processes/environment.py": "takes Celery's out, moves what is secret out of sight, and hands on the rest",
     "workers/recovery/finaliser.py": "hands the environment to a process of evalq's, without secrets",
+    "producer/door/serving.py": "hands the environment to a process of evalq's, without secrets",
     "producer/local/processes.py": "hands the environment to a process of evalq's, without secrets",
     "workers/settings.py": "goes through all EVALQ_* variables",
     "producer/cli.py": "looks whether there is an EVALQ_* variable",
