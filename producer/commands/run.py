@@ -6,8 +6,10 @@ of them are done and the file has a policy, it is the gate's: 0 for GO, 1 for NO
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,12 +117,37 @@ def _run_all(
     roots = [Path.cwd(), Path(config).resolve().parent]
     # Each sweep decides by its size: one that is too large to be called from here starts what it needs.
     calls = any(run.live for run in suite.runs) and not may_call_alone(backend)
-    with shared_backend(backend, roots, reporter=reporter, calls=calls) as common:
-        ended = [_run_one(run, suite, common, reporter, invocation) for run in suite.runs]
+    with (
+        shared_backend(backend, roots, reporter=reporter, calls=calls) as common,
+        _at_once(suite, common, reporter, invocation) as begun,
+    ):
+        ended = [_run_one(run, begun[number], suite, reporter, invocation) for number, run in enumerate(suite.runs)]
     rows = matrix_rows((run, each.folder, each.error) for run, each in zip(suite.runs, ended, strict=True))
     if rows and output.fmt == "markdown" and not (invocation.start.detach or output.json_lines):
         echo_markdown(matrix_text(rows))
     return ended, rows
+
+
+@contextlib.contextmanager
+def _at_once(
+    suite: SuitePlan, backend: Backend, reporter: Reporter, invocation: Invocation
+) -> Iterator[list[Callable[[], RunFolder | None]]]:
+    """For each run, what waits for its report; as many as ``parallel`` says make their live calls at once."""
+    from evalq.producer.driving.at_once import parts_at_once
+
+    def work(run: PlannedRun, shown: Reporter) -> Callable[[], RunFolder | None]:
+        return partial(_start, run, suite.name, backend, shown, invocation)
+
+    works = [work(run, reporter) for run in suite.runs]
+    # One that takes outputs from a cache or another run waits for those before it.
+    live = [n for n, run in enumerate(suite.runs) if run.live and not (run.live.cache or run.live.reuse)]
+    if suite.parallel < 2 or len(live) < 2 or invocation.start.detach:
+        yield works
+        return
+    several = [work(suite.runs[number], reporter.named(suite.runs[number].called)) for number in live]
+    with parts_at_once(several, suite.parallel) as parts:
+        begun = {number: part.finish for number, part in zip(live, parts, strict=True)}
+        yield [begun.get(number, each) for number, each in enumerate(works)]
 
 
 def _compare_pairs(suite: SuitePlan, ended: list[_SuiteRun]) -> Iterator[ComparedRuns]:
@@ -199,9 +226,9 @@ class _SuiteRun(NamedTuple):
 
 
 def _run_one(
-    run: PlannedRun, suite: SuitePlan, backend: Backend, reporter: Reporter, invocation: Invocation
+    run: PlannedRun, begun: Callable[[], RunFolder | None], suite: SuitePlan, reporter: Reporter, invocation: Invocation
 ) -> _SuiteRun:
-    """Start one run and wait for its report; if it fails, the others go on.
+    """Wait for a run's report with ``begun``, and show it; if it fails, the others go on.
 
     Raises Interrupted and Unwatched, which end all runs.
     """
@@ -209,7 +236,7 @@ def _run_one(
 
     folder = None
     try:
-        folder = _start(run, suite.name, backend, reporter, invocation)
+        folder = begun()
         shown = None if folder is None else _show(run, folder, reporter, invocation, gated=suite.policy is not None)
         return _SuiteRun(_with_name(run, shown), folder)
     except (Interrupted, Unwatched):

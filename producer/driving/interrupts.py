@@ -21,6 +21,7 @@ T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PAUSE_SECONDS = 0.001
 _dropped = threading.Event()
+_in_threads: dict[int, Interrupts] = {}
 
 
 class Interrupts:
@@ -40,9 +41,16 @@ class Interrupts:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count interrupts in the block. Ignored signals stay ignored; outside the main thread nothing is counted."""
+        """Count interrupts in the block. Ignored signals stay ignored.
+
+        Outside the main thread no signals come; there `interrupt_thread` counts.
+        """
         if threading.current_thread() is not threading.main_thread():
-            yield
+            _in_threads[threading.get_ident()] = self
+            try:
+                yield
+            finally:
+                del _in_threads[threading.get_ident()]
             return
         before = _handlers()
         _dropped.clear()
@@ -55,13 +63,23 @@ class Interrupts:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def counts(self) -> bool:
+        """Count an interrupt; return whether it is to be raised."""
+        self._count += 1
+        return self._count != 2
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if _dropped.is_set():  # the same interrupt again; it was counted when it came
             _dropped.clear()
             raise KeyboardInterrupt
-        self._count += 1
-        if self._count != 2:
+        if self.counts():
             raise KeyboardInterrupt
+
+
+def interrupt_thread(ident: int) -> bool:
+    """Count an interrupt in the block of `Interrupts.counted` of a thread; whether it is to be raised there."""
+    interrupts = _in_threads.get(ident)
+    return interrupts is None or interrupts.counts()
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 import sys
 import time
@@ -84,6 +85,13 @@ class Reporter:
         self._verbose = verbose
         self._line_seconds = line_seconds
         self._freeze: Callable[[], None] = lambda: None
+        self._name = ""
+
+    def named(self, name: str) -> Reporter:
+        """This reporter for one of several parts at once: its lines begin with its name, and there is no bar."""
+        made = copy.copy(self)
+        made._bar, made._name = False, f"{name}: "
+        return made
 
     def say(self, text: str) -> None:
         """Print a line for a person."""
@@ -95,7 +103,7 @@ class Reporter:
         if not self._json:
             # A closed stream or a full disk must not end the computation.
             with contextlib.suppress(OSError):
-                print(printed(text), file=sys.stderr, flush=True)  # noqa: T201 - standard error is this class's medium
+                print(printed(self._name + text), file=sys.stderr, flush=True)  # noqa: T201 - this class's medium
 
     def detail(self, text: str) -> None:
         """Print a line with --verbose."""

@@ -113,13 +113,14 @@ _Files = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
 
 class SuiteKeys(Params):
-    """The top level. ``policy`` is a file or a whole policy."""
+    """The top level. ``policy`` is a file or a whole policy; ``parallel`` runs make their live calls at once."""
 
     suite: str = ""
     runs: tuple[dict[str, Any], ...] = Field(min_length=1)
     policy: str | dict[str, Any] | None = None
     baseline: str = ""
     outputs: _Files = ()
+    parallel: int = Field(default=1, ge=1, le=64)
 
 
 class FileKey(Params):

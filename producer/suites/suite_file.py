@@ -189,6 +189,7 @@ class SuitePlan(msgspec.Struct):
     policy: Policy | None = None
     baseline: str = ""
     outputs: list[Path] = []
+    parallel: int = 1
 
 
 @stdout_to_stderr()
@@ -222,7 +223,7 @@ def load_suite(path: str | Path, roots: Sequence[Path] = (), *, here: bool = Tru
     if isinstance(suite.policy, str):
         _refuse_outside(path, ("policy",), [beside(Path(path).parent, suite.policy)], allowed)
     _refuse_read(path, suite, numbered, outputs)
-    return SuitePlan(name, planned, _policy(path, suite, numbered), suite.baseline, outputs)
+    return SuitePlan(name, planned, _policy(path, suite, numbered), suite.baseline, outputs, suite.parallel)
 
 
 def _files_of(run: PlannedRun) -> Iterator[str]:

@@ -14,6 +14,7 @@ from evalq.evalcore.contract.evaluator import Evaluator, Request, live_calls
 from evalq.evalcore.errors import Cancelled, ConfigError, EvalqError, UsageError
 from evalq.evalcore.files import open_input
 from evalq.evalcore.model.canonical import Json, digest
+from evalq.producer.driving.at_once import calls_at_once
 from evalq.producer.driving.interrupts import Interrupts
 from evalq.producer.folder.files import ASKED, HEAD, OUTPUTS, PROMPTS
 from evalq.producer.folder.job import Job
@@ -114,8 +115,10 @@ def _carry_out_here(
         _note_targets(backend, sweep.folder)
         alone = calls_alone(sweep, backend)
         with shared_backend(backend, _roots(sweep), sweep.evaluator.name, reporter=reporter, calls=not alone) as shared:
-            # Import the driver while the processes started here come up.
-            _make_calls(sweep, LocalTargets(backend) if alone else shared, backend, reporter, interrupts)
+            where = LocalTargets(backend) if alone else shared
+            with calls_at_once():
+                # Import the driver while the processes started here come up.
+                _make_calls(sweep, where, backend, reporter, interrupts)
             if not alone:
                 _forget_evaluation(sweep, shared, backend, reporter)
             job = sweep.job()

@@ -1,4 +1,5 @@
-"""`python -m tests.bench.neighbours`: a fast sweep beside four that are paced at six calls a minute, and alone.
+"""`python -m tests.bench.neighbours`: a fast sweep beside four that are paced at six calls a minute, and alone; and a
+matrix of three targets at once beside its slowest alone.
 
 Real processes make the calls, of real servers. Both ways alternate in one run; the ratio is that of their medians.
 """
@@ -6,6 +7,7 @@ Real processes make the calls, of real servers. Both ways alternate in one run; 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -31,7 +33,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.neighbours")
     parser.add_argument("--calls", type=int, default=600, help="calls of the fast sweep")
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--matrix", type=int, default=100, metavar="CALLS", help="calls of each target of the matrix")
+    parser.add_argument("--only-matrix", action="store_true")
     asked = parser.parse_args()
+    if not asked.only_matrix:
+        _paced_sweeps(asked)
+    _matrix(asked.times, asked.matrix)
+
+
+def _paced_sweeps(asked: argparse.Namespace) -> None:
     alone, beside = list[float](), list[float]()
     with serving() as (fast, folder), serving() as (slow, _), running_server(folder) as server:
         control(fast, latency=LATENCY)
@@ -52,7 +62,44 @@ def main() -> None:
     print(f"{os.cpu_count()} cores; medians of {asked.times}; {LANES} calls in flight, {LATENCY:g} s each\n")
     print("| a fast sweep | calls/s | of alone |\n| --- | ---: | ---: |")
     print(f"| alone | {both[0]:.1f} | |")
-    print(f"| beside {PACED} sweeps at 6 calls a minute | {both[1]:.1f} | {both[1] / both[0]:.1%} |")
+    print(f"| beside {PACED} sweeps at 6 calls a minute | {both[1]:.1f} | {both[1] / both[0]:.1%} |", flush=True)
+
+
+SECONDS = (0.05, 0.1, 0.2)
+"""So long each call of a target of the matrix takes."""
+
+
+def _matrix(times: int, calls: int) -> None:
+    """Seconds of a matrix of three targets, one call at once each, and of a matrix of the slowest."""
+    one, three = list[float](), list[float]()
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(serving()) for _ in SECONDS]
+        folder, targets = servers[0][1], {}
+        for (url, _), latency in zip(servers, SECONDS, strict=True):
+            control(url, latency=latency)
+            targets[f"t{latency:g}"] = {"kind": "openai", "base_url": url, "model": "m", "max_concurrency": 1}
+        (folder / "targets.yaml").write_text(json.dumps({"targets": targets}))
+        write_golden(folder / "golden.json", {f"C{number}": {} for number in range(CASES)})
+        for number in range(times):
+            for names, found in ((list(targets)[-1:], one), (list(targets), three)):
+                name = f"{len(names)}-{number}"
+                run = {
+                    "evaluator": "vs",
+                    "golden": "golden.json",
+                    "repeat": calls // CASES,
+                    "matrix": {"target": names},
+                }
+                (folder / "suite.json").write_text(json.dumps({"suite": name, "parallel": 3, "runs": [run]}))
+                command = [*EVALQ, "run", "suite.json", "--targets", "targets.yaml", "--out", name, "--quiet"]
+                began = time.monotonic()
+                subprocess.run(
+                    command, cwd=folder, env=clean_environment(), stdout=subprocess.DEVNULL, check=True, timeout=600
+                )
+                found.append(time.monotonic() - began)
+    slowest, both = statistics.median(one), statistics.median(three)
+    print(f"\n| a matrix of {calls} calls a target | seconds | of the slowest |\n| --- | ---: | ---: |")
+    print(f"| the slowest target, {SECONDS[-1]:g} s a call | {slowest:.1f} | |")
+    print(f"| three targets, parallel: 3 | {both:.1f} | {both / slowest:.1%} |")
 
 
 def _rate(url: str, folder: Path, broker: str, name: str, calls: int) -> float:
