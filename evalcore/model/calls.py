@@ -288,6 +288,11 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return sum(attempt.cost or 0.0 for attempt in self.attempts)
 
     @property
+    def answered(self) -> int:
+        """How many of its attempts were answered: each call of a conversation."""
+        return sum(not attempt.kind for attempt in self.attempts)
+
+    @property
     def cost_unknown(self) -> bool:
         """Whether an answered attempt has no known cost."""
         return any(not attempt.kind and attempt.cost is None for attempt in self.attempts)
@@ -432,10 +437,16 @@ class Spending:
         self._sum, self._priced = 0.0, 0
         self.known = self.unknown = 0
         """Answers with a known cost, which may be 0, and answers with an unknown one."""
+        self.answered = 0
+        """Attempts that were answered: an answer that is a conversation has several."""
 
-    def add(self, cost: float, *, known: bool = False, unknown: bool = False) -> None:
-        """Add the known ``cost`` of a call; ``known`` or ``unknown`` says whether its answer has a known cost."""
+    def add(self, cost: float, *, known: bool = False, unknown: bool = False, answered: int = 0) -> None:
+        """Add the known ``cost`` of a call; ``known`` or ``unknown`` says whether its answer has a known cost.
+
+        ``answered`` of its attempts were answered.
+        """
         self._sum += cost
+        self.answered += answered
         self.known += known
         if unknown:
             self.unknown += 1

@@ -147,8 +147,9 @@ class RecordedOutputs:
 
     @property
     def cost(self) -> float:
-        """The cost of all attempts, as far as known: at least that of recorded outputs."""
-        return max(self.spending.total, sum(float(tally.split()[3]) for tally in self.tallies.values()))
+        """The cost of all attempts, as far as known: at least that of recorded outputs, and of conversations so far."""
+        ended = max(self.spending.total, sum(float(tally.split()[3]) for tally in self.tallies.values()))
+        return ended + sum(talk.cost for talk in self.talks.values())
 
     @property
     def lost(self) -> int:
@@ -339,7 +340,9 @@ class RecordedOutputs:
         else:
             self.paid += 1
             self.attempts += len(output.attempts)
-            self.spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
+            self.spending.add(
+                output.cost, known=output.priced == "told", unknown=output.cost_unknown, answered=output.answered
+            )
             count_served(self.served, output.attempts)
             if output.did.user != Doings().user and (user := user_facts(msgspec.json.decode(output.did.user))):
                 count_user(self.users, user, output.attempts)

@@ -161,7 +161,7 @@ class DirectCalls:
             "planned": sweep.header.total,
             "recorded": recorded.count,
             "errors": recorded.errors,
-            "attempts": max(recorded.begun, recorded.ended),
+            "attempts": max(recorded.begun, recorded.ended) + sum(talk.attempts for talk in recorded.talks.values()),
             "repaid": 0,
             "lost": recorded.lost + recorded.gone,
             "cost": recorded.cost,

@@ -146,7 +146,7 @@ class SweepWork:
         if how == "on" and (before := self.ledger.poll(sweep.run)) is not None:
             self._taken_over |= before.folder not in ("", place)
         sums = (recorded.ended, recorded.paid, recorded.spending.total, recorded.lost)
-        answered = (recorded.spending.known, recorded.spending.unknown)
+        answered = (recorded.spending.known, recorded.spending.unknown, recorded.spending.answered)
         known = FolderCounts(*sums, recorded.count - recorded.paid, recorded.tallies, recorded.under_way, *answered)
         if (last := sweep.last_driver.token()) != self.ledger.token:
             self._before = last  # also for a server that comes back with the state of that driver

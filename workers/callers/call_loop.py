@@ -316,7 +316,7 @@ class CallLoop:
             use.add(result, voice.named.target.price)
             if isinstance(result, Answered) and dialogue.take(result):
                 self._keep_use(call, use)
-                if not await keep() or not await dialogue.prepare(keep) or not self._again(call):
+                if not await keep() or not await dialogue.prepare(keep) or not self._again(call, goes_on=True):
                     break
                 voice = self._voice(dialogue)
                 tries = Tries(voice.named.target)
@@ -410,7 +410,9 @@ class CallLoop:
         output = result.output
         self._unrecorded[output.call] = len(output.attempts)
         self._paid += 1
-        self._spending.add(output.cost, known=output.priced == "told", unknown=output.cost_unknown)
+        self._spending.add(
+            output.cost, known=output.priced == "told", unknown=output.cost_unknown, answered=output.answered
+        )
         self._errors += output.failed
         self.made.append(result)
         self.arrived.set()
@@ -486,10 +488,20 @@ class CallLoop:
         talked = sum(attempts for attempts, _ in list(self._talked.values()))
         return self._before.begun + self.begun + talked + to_begin + len(self._retrying)
 
+    def _talking(self) -> tuple[int, float]:
+        """The attempts of conversations that have not ended, and their cost."""
+        talked = list(self._talked.values())
+        return sum(attempts for attempts, _ in talked), sum(cost for _, cost in talked)
+
+    def _next_cost(self, calls: int) -> float:
+        """What so many calls that are under way will cost, at the mean of those of conversations so far."""
+        attempts, cost = self._talking()
+        return calls * cost / attempts if attempts else 0.0
+
     def _spent_cost(self) -> float:
-        # Lost calls count at the mean of those that were paid.
-        cost = self._spending.total + sum(cost for _, cost in list(self._talked.values()))
-        return cost + self._before.lost * cost / self._paid if self._paid else cost
+        # Lost attempts count at the mean of those that were paid: an output of a conversation has several.
+        cost, paid = self._spending.total, max(self._paid, self._spending.answered)
+        return (cost + self._before.lost * cost / paid if paid else cost) + self._talking()[1]
 
     def _unpriced(self) -> bool:
         return bool(self._limits.cost) and self._spending.total == 0 and self._spending.known == 0
@@ -505,16 +517,26 @@ class CallLoop:
                 enough = _ENOUGH_UNPRICED - self._spending.unknown - self._before.lost
                 room = min(room, enough - busy, 1 + self._errors - busy)
             elif (cost := self._spending.total) > 0:
-                room = min(room, math.floor((most_cost - self._spent_cost()) / (cost / self._paid) + 1e-6) - busy)
+                # An answer under way will cost the mean, of which its conversation has spent a part; or more, by its
+                # next call at least.
+                mean, (_, talking) = cost / self._paid, self._talking()
+                left = most_cost - self._spent_cost() + talking - max(talking + self._next_cost(busy), busy * mean)
+                room = min(room, math.floor(left / mean + 1e-6))
+            if self._spent_cost() >= most_cost:
+                room = min(room, 0)
         return room
 
-    def _again(self, call: int) -> bool:
-        """Whether the budgets allow a retry of ``call``, which counts from then on."""
+    def _again(self, call: int, *, goes_on: bool = False) -> bool:
+        """Whether the budgets allow a retry of ``call``, or the next call of a conversation that ``goes_on``.
+
+        It counts from then on.
+        """
         if self._stopped or self.failed:
             return False
         if self._limits.calls and self._started() >= self._limits.calls:
             return False
-        if self._limits.cost and self._spent_cost() >= self._limits.cost:
+        others = self._next_cost(len(self._chosen) - 1) if goes_on else 0.0
+        if self._limits.cost and self._spent_cost() + others >= self._limits.cost:
             return False
         self._retrying.add(call)
         return True

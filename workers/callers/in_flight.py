@@ -241,7 +241,7 @@ class InFlightCalls:
                 if not await keep() or not await dialogue.prepare(keep):
                     return None
                 # Each call of the model is an attempt of the budget.
-                if await self._again(call) <= 0:
+                if await self._again(call, goes_on=True) <= 0:
                     self._keep_use(call, use)
                     return None
                 voice = self._voice(dialogue)
@@ -368,10 +368,13 @@ class InFlightCalls:
         """Keep a conversation so far in the ledger, as its answers are paid. False if the call is not held any more."""
         done = recorded_attempts(attempts, self._session.named)
         kept = self._attempts.get(call, 0)
-        state = dialogue.state(done)
+        state, cost = dialogue.state(done), sum(attempt.cost or 0.0 for attempt in done)
+        keep = partial(
+            self._calls.keep_talk, self._header.run, self._holder, call, kept, state, attempts=len(done), cost=cost
+        )
         while True:
             try:
-                held = await asyncio.to_thread(self._calls.keep_talk, self._header.run, self._holder, call, kept, state)
+                held = await asyncio.to_thread(keep)
                 break
             except (redis.RedisError, OSError):
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -379,11 +382,12 @@ class InFlightCalls:
             self._kept[call] = kept
         return held
 
-    async def _again(self, call: int) -> int:
+    async def _again(self, call: int, *, goes_on: bool = False) -> int:
+        ask = partial(self._calls.again, self._header.run, call, goes_on=goes_on)
         while True:
             try:
                 # The server counts attempts, so it must answer before the call is paid again.
-                return await asyncio.to_thread(self._calls.again, self._header.run, call)
+                return await asyncio.to_thread(ask)
             except (redis.RedisError, OSError):
                 await asyncio.sleep(_RETRY_SECONDS)
 

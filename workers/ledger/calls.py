@@ -157,13 +157,19 @@ class CallLedger(Scripts):
         """Keep what calls have used of their cases' budgets, before they are given back."""
         self.step("use", run, holder, *(field for call, one in used.items() for field in (call, one.wire())))
 
-    def again(self, run: str, call: int) -> int:
-        """Ask for a retry of a failed call, which is counted: 1 yes, 0 no budget left, -1 the sweep is closed."""
-        return int(self.step("again", run, call))
+    def again(self, run: str, call: int, *, goes_on: bool = False) -> int:
+        """Ask for a retry of a failed call, or for the next call of a conversation that ``goes_on``.
 
-    def keep_talk(self, run: str, holder: str, call: int, attempts: int, talk: bytes) -> bool:
-        """Keep the conversation of a call so far, with ``attempts`` begun in this hold; False if it is not held."""
-        return bool(self.step("keep_talk", run, holder, call, attempts, pack(talk)))
+        1: yes, and it is counted; 0: no budget is left, and a conversation is given back; -1: the sweep is closed.
+        """
+        return int(self.step("again", run, call, int(goes_on)))
+
+    def keep_talk(self, run: str, holder: str, call: int, begun: int, talk: bytes, attempts: int, cost: float) -> bool:
+        """Keep the conversation of a call so far, whose ``attempts`` cost so much; False if the call is not held.
+
+        ``begun`` attempts of it are of this hold.
+        """
+        return bool(self.step("keep_talk", run, holder, call, begun, pack(talk), attempts, repr(cost)))
 
     def talk(self, run: str, call: int) -> bytes | None:
         """The conversation of a call so far; None without one. Raises WireError."""

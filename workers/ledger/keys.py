@@ -109,7 +109,7 @@ class SweepKeys(NamedTuple):
     retries: str  # {held call: granted attempts beyond the first}
     awaited: str  # processes that must report before a server that lost data hands out calls
     begun: str  # {held call: attempts begun}
-    talks: str  # {call: its conversation so far}
+    talks: str  # {call: its conversation so far, "cost CALL": "attempts cost" of it}
     kept: str  # {held call: attempts begun in this hold that its conversation has}
     talked: str  # {call: attempts of earlier holds that its conversation has}
     used: str  # {call: "tries seconds cost" of earlier holds; "at <call>": when its first try of this hold began}

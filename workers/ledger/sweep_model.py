@@ -181,6 +181,7 @@ class FolderCounts(msgspec.Struct, frozen=True):
 
     ``free``: recorded outputs less paid ones; ``priced`` and ``unpriced``: answers whose cost is known or unknown.
     ``tallies`` and ``under_way`` are as in `SweepStatus`; attempts under way become lost if their process stays silent.
+    ``answered``: attempts of paid outputs that were answered.
     """
 
     attempts: int = 0
@@ -192,6 +193,7 @@ class FolderCounts(msgspec.Struct, frozen=True):
     under_way: dict[str, int] = {}
     priced: int = 0
     unpriced: int = 0
+    answered: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -222,6 +224,7 @@ class Result(msgspec.Struct, frozen=True):
             pack(msgspec.json.encode(output)),
             int(self.resent),
             output.priced,
+            output.answered,
         )
 
 

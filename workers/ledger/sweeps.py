@@ -59,7 +59,8 @@ class SweepLedger(CallLedger):
         facts = (msgspec.json.encode(header, order="sorted"), header.cases, header.total)
         driver = (before, int(self.settings.driver_seconds * 1000), how, folder)
         pause = round(1000 * max(_PAUSE_SECONDS, _PAUSE_POLLS * self.settings.poll_seconds))
-        sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free, known.priced, known.unpriced)
+        answers = (known.priced, known.unpriced, known.answered)
+        sums = (known.attempts, known.paid, repr(known.cost), known.lost, known.free, *answers)
         awaited, share = " ".join(living), (priority, self.settings.team)
         under_way = [text for item in known.under_way.items() for text in item]
         processes = [len(known.under_way), *under_way, *(text for item in known.tallies.items() for text in item)]

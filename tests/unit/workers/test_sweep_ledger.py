@@ -289,6 +289,37 @@ def test_calls_of_the_dead_count_against_the_budgets(server: Server) -> None:
     assert look.spent == pytest.approx(0.5)
 
 
+def test_what_a_conversation_has_cost_so_far_counts(server: Server) -> None:
+    """Each time that it is kept, as a whole; its output has it in the end, also if the folder alone knows that."""
+    calls = _begun(server, "talks", max_cost=1.0)
+    assert calls.claim("talks", "p", 1, LEASE, {})[1] == [0]
+    calls.commit("talks", "p", "t", [_result(0, cost=0.1)])
+    _, held, _ = calls.claim("talks", "p", 2, LEASE, {})
+    assert calls.begin("talks", "p", dict.fromkeys(held, 1)) == set(held)
+    for attempts, cost in ((1, 0.1), (1, 0.1), (3, 0.3)):
+        assert calls.keep_talk("talks", "p", held[0], attempts, b"{}", attempts, cost)
+    assert calls.again("talks", held[0], goes_on=True) == 1, "0.4 and the other's next call of 1.0"
+    assert calls.keep_talk("talks", "p", held[0], 8, b"{}", 8, 0.8)
+    assert calls.claim("talks", "q", 9, LEASE, {})[1] == [], "0.9 and two calls"
+    assert calls.again("talks", held[1]) == 1, "a retry of what has its room already"
+    assert calls.again("talks", held[0], goes_on=True) == 0
+    # It is given back at once, and the other may go on.
+    assert server.client.hkeys(SweepKeys.of("talks").held) == [str(held[1]).encode()]
+    assert calls.again("talks", held[1], goes_on=True) == 1
+    calls.commit("talks", "p", "t", [_result(held[1], cost=0.1)])
+    assert calls.claim("talks", "q", 9, LEASE, {})[0] == "spent"
+    calls.open(_header("talks"), 0, 2.0)
+    assert calls.claim("talks", "q", 1, LEASE, {})[1] == [held[0]]
+    calls.commit("talks", "q", "t", [_result(held[0], cost=0.9)])
+    keys = SweepKeys.of("talks")
+    assert server.client.hgetall(keys.talks) == {}
+    assert float(server.client.hget(keys.meta, "talking")) == pytest.approx(0)
+    assert int(server.client.hget(keys.meta, "talking_attempts")) == 0
+    look = calls.poll("talks")
+    assert look is not None
+    assert look.spent == pytest.approx(1.1)
+
+
 def test_what_the_dead_had_not_begun_costs_nothing(server: Server) -> None:
     """It is handed out again for the same room: budgets count attempts that began, each of a call that was tried more
     than once, and nothing else.

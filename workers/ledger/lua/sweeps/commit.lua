@@ -4,11 +4,11 @@
 -- totals of all sweeps only if the ledger lost it, not if the driver had it forgotten.
 -- ARGV: ttl, token, holder, its tally ('name tally' or ''), target, (call, kind of failure or '', fatal reason or '', cost,
 -- prompt tokens, completion tokens, latency bucket, latency in microseconds, output, 1 if resent, 'told' or 'untold' for an
--- answer whose cost is known or not)... Returns how many were new. Costs in totals are in millionths.
+-- answer whose cost is known or not, how many of its attempts were answered)... Returns how many were new. Costs in totals are in millionths.
 local me, totals, target, fresh = ARGV[3], shared.calls, ' ' .. ARGV[5], 0
 store_tally(ARGV[4])
 local exists = redis.call('HEXISTS', keys.meta, 'sweep') == 1
-local function keep(call, kind, fatal, output, cost_is)
+local function keep(call, kind, fatal, output, cost_is, answered)
   if fatal ~= '' then
     redis.call('RPUSH', keys.again, call)
     if redis.call('HGET', keys.meta, 'state') == 'open' then
@@ -19,11 +19,13 @@ local function keep(call, kind, fatal, output, cost_is)
     tally('HINCRBY', totals, 'repaid' .. target, 1)
   else
     fresh = fresh + 1
+    talk_cost(call, 0, 0)
     redis.call('HDEL', keys.talks, call)
     redis.call('HDEL', keys.talked, call)
     redis.call('HDEL', keys.used, call)
     redis.call('RPUSH', keys.outbox, output)
     redis.call('HINCRBY', keys.meta, 'recorded', 1)
+    redis.call('HINCRBY', keys.meta, 'answered', answered)
     if cost_is ~= '' then redis.call('HINCRBY', keys.meta, cost_is, 1) end
     if kind ~= '' then
       redis.call('HINCRBY', keys.meta, 'errors', 1)
@@ -33,7 +35,7 @@ local function keep(call, kind, fatal, output, cost_is)
     end
   end
 end
-for i = 6, #ARGV, 11 do
+for i = 6, #ARGV, 12 do
   local call, cost = ARGV[i], ARGV[i + 3]
   local recorded, mine = redis.call('SISMEMBER', keys.recorded, call) == 1, redis.call('HGET', keys.held, call) == me
   if mine then let_go(call) end
@@ -41,7 +43,7 @@ for i = 6, #ARGV, 11 do
   -- Recorded, and not held by this process: it is the same commit again, since the reply to the first was lost.
   local known = recorded and not mine or ARGV[i + 9] == '1' and (recorded or not exists)
   local counted = not known and redis.call('SREM', keys.forgotten, call) == 1 and ARGV[i + 9] == '1'
-  if exists and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8], ARGV[i + 10]) end
+  if exists and not known then keep(call, ARGV[i + 1], ARGV[i + 2], ARGV[i + 8], ARGV[i + 10], ARGV[i + 11]) end
   if not known and not counted then
     if tonumber(cost) > 0 then
       tally('HINCRBY', totals, 'cost' .. target, math.floor(tonumber(cost) * 1000000 + 0.5))

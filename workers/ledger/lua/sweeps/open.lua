@@ -4,11 +4,11 @@
 -- which no more calls are handed out (0: it needs none), the token of this folder's last driver, ms after which a silent
 -- driver loses the sweep, 'keep' its state, go 'on' unless it is over, or make a done one go on 'anew', the folder for its
 -- outputs, ms without offers after the server lost calls, and the run folder's counts: attempts that ended, outputs, cost,
--- lost calls, outputs that nobody paid, answers with a known cost, answers with an unknown cost, living processes that the
--- driver saw (separated by spaces), class and team whose shares its calls are, number of processes with attempts under way,
--- (process, attempts)..., (name, tally)...
+-- lost calls, outputs that nobody paid, answers with a known cost, answers with an unknown cost, attempts of outputs that
+-- were answered, living processes that the driver saw (separated by spaces), class and team whose shares its calls are,
+-- number of processes with attempts under way, (process, attempts)..., (name, tally)...
 local run, sweep, cases, total, max_calls, max_cost, unattended_ms, before, driver_ms, how, folder, pause = unpack(ARGV, 3, 14)
-local lost_calls, free, living, tallies_from = ARGV[18], ARGV[19], ARGV[22], 26 + 2 * ARGV[25]
+local lost_calls, free, living, tallies_from = ARGV[18], ARGV[19], ARGV[23], 27 + 2 * ARGV[26]
 local now, known = now_ms(), redis.call('HGET', keys.meta, 'sweep')
 if known and known ~= sweep then return {'differs', known}, true end
 local driver = redis.call('HGET', keys.meta, 'driver') or ARGV[2]
@@ -16,8 +16,8 @@ if driver ~= ARGV[2] and driver ~= before and not silent() then return redis.err
 local state = redis.call('HGET', keys.meta, 'state')
 if not known then
   redis.call('HSET', keys.meta, 'sweep', sweep, 'cases', cases, 'total', total, 'cursor', 0, 'lost', lost_calls,
-    'told', ARGV[20], 'untold', ARGV[21])
-  for i = 26, tallies_from - 1, 2 do under_way(ARGV[i], ARGV[i + 1]) end
+    'told', ARGV[20], 'untold', ARGV[21], 'answered', ARGV[22])
+  for i = 27, tallies_from - 1, 2 do under_way(ARGV[i], ARGV[i + 1]) end
 end
 local ended = state == 'cancelled' or (state == 'done' and how ~= 'anew') or (state and how == 'keep')
 if not state or (not ended and state ~= 'open') then
@@ -25,7 +25,7 @@ if not state or (not ended and state ~= 'open') then
   redis.call('HSET', keys.meta, 'state', state, 'reason', '')
 end
 redis.call('HSET', keys.meta, 'max_calls', max_calls, 'max_cost', max_cost, 'unattended_ms', unattended_ms, 'attended', now,
-  'driver_ms', driver_ms, 'place', folder, 'pause', pause, 'free', free, 'class', ARGV[23], 'team', ARGV[24])
+  'driver_ms', driver_ms, 'place', folder, 'pause', pause, 'free', free, 'class', ARGV[24], 'team', ARGV[25])
 if ARGV[2] ~= '' then
   redis.call('HSET', keys.meta, 'driver', ARGV[2], 'driver_at', now)
   -- The former driver reports nothing any more: this one reports in its place.

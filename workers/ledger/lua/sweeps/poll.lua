@@ -39,7 +39,7 @@ return {
   meta, redis.call('LLEN', keys.outbox), redis.call('HLEN', keys.held),
   redis.call('SCARD', keys.recorded), redis.call('SCARD', keys.halted), left, redis.call('HLEN', keys.prompts), lost(),
   now_ms() - heard('driver_at'),
-  started(), at_least('paid'), exact(at_least('spent')), waiting_for_reports, by_holder,
+  started(), at_least('paid'), exact(at_least('spent') + number('talking')), waiting_for_reports, by_holder,
   -- Also those without a call: the driver may not have collected their outputs yet.
   table.concat(redis.call('ZRANGE', keys.holders, 0, -1), ' '),
 }, not attending

@@ -209,10 +209,31 @@ local function unsettled()
   redis.call('DEL', keys.awaited)
   return false
 end
--- The cost so far, with lost attempts at the mean of paid ones.
+-- Notes what the conversation of a call has cost so far, with how many attempts; its output has all of them in the end.
+local function talk_cost(call, attempts, cost)
+  local name = 'cost ' .. call
+  local before = redis.call('HGET', keys.talks, name) or '0 0'
+  local known, known_cost = string.match(before, '^(%S+) (%S+)$')
+  if attempts > 0 then
+    redis.call('HSET', keys.talks, name, string.format('%d %s', attempts, exact(cost)))
+  elseif before == '0 0' then
+    return
+  else
+    redis.call('HDEL', keys.talks, name)
+  end
+  redis.call('HSET', keys.meta, 'talking', exact(math.max(0, number('talking') + cost - tonumber(known_cost))),
+    'talking_attempts', math.max(0, number('talking_attempts') + attempts - tonumber(known)))
+end
+-- The cost so far, with that of conversations that have not ended, and lost attempts at the mean of paid ones: an output of a
+-- conversation has several.
 local function spent()
-  local paid, known = at_least('paid'), at_least('spent')
-  return paid > 0 and known + lost() * known / paid or known
+  local paid, known = math.max(at_least('paid'), number('answered')), at_least('spent')
+  return (paid > 0 and known + lost() * known / paid or known) + number('talking')
+end
+-- What so many calls that are under way will cost, at the mean of those of conversations so far.
+local function next_cost(calls)
+  local attempts = number('talking_attempts')
+  return attempts > 0 and calls * number('talking') / attempts or 0
 end
 -- Whether there is a budget of cost, and the cost of a call is not known yet.
 local function unpriced() return number('max_cost') > 0 and number('spent') == 0 and number('told') == 0 end
@@ -226,8 +247,12 @@ local function room()
     if unpriced() then
       most = math.min(most, 10 - number('untold') - lost() - busy)
     elseif number('spent') > 0 then
-      most = math.min(most, math.floor((cost - spent()) / (number('spent') / paid) + 1e-6) - busy)
+      -- Each answer under way will cost the mean, of which its conversation has spent a part; or more, its next call at least.
+      local mean, talking = number('spent') / paid, number('talking')
+      local all = math.max(talking + next_cost(busy), busy * mean)
+      most = math.min(most, math.floor((cost - spent() + talking - all) / mean + 1e-6))
     end
+    if spent() >= cost then most = math.min(most, 0) end
   end
   return most
 end

@@ -4,6 +4,7 @@ local other = refused()
 if other then return other end
 for i = 3, #ARGV do
   redis.call('SADD', keys.recorded, ARGV[i])
+  talk_cost(ARGV[i], 0, 0)
   let_go(ARGV[i])
 end
 return redis.call('SCARD', keys.recorded)
