@@ -14,6 +14,7 @@ import msgspec
 
 from evalq.evalcore.model.calls import Served, Tokens
 from evalq.evalcore.naming import kind_of, shorten
+from evalq.evalcore.records.message_forms import common_form, facts_of
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, is_failed, read_call
 from evalq.evalcore.records.usage import token_parts
 
@@ -34,17 +35,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer of an agent, for a function that a target of kind python calls, and as a program's envelope.
 
     ``output`` is text or JSON; without it, the text of the last message of the assistant. ``messages`` are the
-    conversation: ``{role, content, tool_calls, tool_call_id}``. ``tool_calls`` are ``{name, arguments, result, error,
+    conversation: ``{role, content, tool_calls, tool_call_id}``, or messages of LangChain, OpenAI's Responses or
+    PydanticAI, or steps of smolagents, as objects or as data. ``tool_calls`` are ``{name, arguments, result, error,
     seconds, id, parent}`` in order; without them, those of ``messages``. ``usage`` are the tokens of all calls of
-    models together (`Tokens`), ``cost`` is in the currency of the target's price. ``seconds`` and
-    ``first_token_seconds`` are times from the begin of the call. ``finish`` says why the answer ended: stop, length,
-    tool_calls, content_filter, refusal or max_turns. ``trace`` is the trace id of its spans. ``extra`` holds all else.
+    models together (`Tokens`, or the framework's own object); without it, those that the messages after the user's
+    last one state. ``cost`` is in the currency of the target's price. ``seconds`` and ``first_token_seconds`` are
+    times from the begin of the call. ``finish`` says why the answer ended: stop, length, tool_calls, content_filter,
+    refusal or max_turns. ``trace`` is the trace id of its spans. ``extra`` holds all else.
     """
 
     output: Any = msgspec.UNSET
-    messages: Sequence[Mapping[str, Any]] = ()
-    tool_calls: Sequence[Mapping[str, Any]] | None = None
-    usage: Tokens | Mapping[str, int] | None = None
+    messages: Sequence[Any] = ()
+    tool_calls: Sequence[Any] | None = None
+    usage: Any = None
     cost: float | None = None
     served: Served | Mapping[str, str] | None = None
     seconds: float | None = None
@@ -87,18 +90,20 @@ def read_envelope(data: Any) -> Envelope:
         keys = ", ".join(shorten(str(key), 40) for key in [*data][:8]) or "none"
         raise BadAnswer(f"output: missing, and no messages (the keys are: {keys})")
     messages = read_messages(data.get("messages"))
-    calls = data.get("tool_calls")
+    calls, said, tokens, served = data.get("tool_calls"), facts_of(messages), read_tokens(data), data.get("served")
+    if tokens == Tokens() and "usage" in said:
+        tokens = read_tokens(said)
     return Envelope(
         output=data["output"] if "output" in data else last_text(messages),
         messages=messages,
         tool_calls=_recorded(calls) if calls is not None else (_derived(messages) if messages else None),
-        usage=read_tokens(data),
+        usage=tokens,
         cost=amount(data, "cost"),
-        served=read_served(data.get("served")),
+        served=read_served(said.get("served") if served is None else served),
         seconds=amount(data, "seconds") if data.get("seconds") is not None else amount(data, "latency_seconds"),
         first_token_seconds=amount(data, "first_token_seconds"),
         turns=whole(data, "turns"),
-        finish=_text(data, "finish"),
+        finish=said.get("finish") if data.get("finish") is None else _text(data, "finish"),
         trace=_text(data, "trace"),
         extra=_rest(data),
     )
@@ -180,8 +185,8 @@ def read_tokens(data: Mapping[str, Any]) -> Tokens:
 
 def read_served(value: Any) -> Served:
     """The model that served an answer. Raises BadAnswer."""
-    if value is None:
-        return Served()
+    if value is None or isinstance(value, Served):
+        return value or Served()
     if isinstance(value, str):
         return Served(model=value)
     if not isinstance(value, Mapping):
@@ -193,14 +198,17 @@ def read_served(value: Any) -> Served:
 
 
 def read_messages(listed: Any) -> tuple[dict[str, Any], ...]:
-    """The messages of a conversation, each with a role of `ROLES`; other keys stay. Raises BadAnswer."""
+    """The messages of a conversation, each with a role of `ROLES`; other keys stay. Raises BadAnswer.
+
+    Messages of agent frameworks are read as well (`common_form`).
+    """
     if listed is None:
         return ()
     if not isinstance(listed, list | tuple):
         raise BadAnswer(f"messages: {kind_of(listed)} where a list is wanted")
     if len(listed) > MOST_MESSAGES:
         raise BadAnswer(f"messages: {len(listed)} of them; {MOST_MESSAGES} are the most")
-    return tuple(_message(message, f"messages[{index}]") for index, message in enumerate(listed))
+    return tuple(_message(message, f"messages[{index}]") for index, message in enumerate(common_form(listed)))
 
 
 def _message(message: Any, where: str) -> dict[str, Any]:

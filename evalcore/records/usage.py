@@ -18,12 +18,19 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "cached_input": (
         *("cached_input", "cached_tokens", "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"),
         *("cache_read_input_tokens", "cacheReadInputTokens", "cachedContentTokenCount", "cached_content_token_count"),
-        *("prompt_cache_hit_tokens", "input_tokens_cache_read", "cachedInputTokens", "input_token_details.cache_read"),
+        *(
+            "cache_read_tokens",
+            "cached_prompt_tokens",
+            "prompt_cache_hit_tokens",
+            "input_tokens_cache_read",
+            "cachedInputTokens",
+            "input_token_details.cache_read",
+        ),
     ),
     "cache_write": (
         *("cache_write", "cache_creation.ephemeral_5m_input_tokens", "cache_creation_input_tokens"),
         *("cacheWriteInputTokens", "prompt_tokens_details.cache_write_tokens", "cache_write_tokens"),
-        *("input_tokens_details.cache_write_tokens",),
+        *("input_tokens_details.cache_write_tokens", "cache_creation_tokens"),
         *("input_tokens_cache_write", "input_token_details.cache_creation"),
     ),
     "cache_write_1h": ("cache_write_1h", "cache_creation.ephemeral_1h_input_tokens"),
@@ -31,6 +38,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
         *("reasoning", "reasoning_tokens", "completion_tokens_details.reasoning_tokens"),
         *("output_tokens_details.reasoning_tokens", "thoughtsTokenCount", "thoughts_token_count"),
         *("reasoningTokens", "output_token_details.reasoning", "output_tokens_details.thinking_tokens"),
+        *("output_reasoning_tokens",),
     ),
 }
 _PATHS = tuple(_SPELLINGS.items())
@@ -48,6 +56,10 @@ def token_parts(usage: Mapping[str, Any]) -> dict[str, Any]:
     # Most records have few of the keys: the paths of the others are not followed.
     found = {name: None if _TOPS[name].isdisjoint(usage) else _first(usage, paths) for name, paths in _PATHS}
     found |= _by_time(usage.get("cacheDetails"))
+    # PydanticAI counts these among those that are written.
+    hour, written = usage.get("cache_write_1h_tokens"), found["cache_write"]
+    if type(hour) is int and type(written) is int and 0 < hour <= written:
+        found |= {"cache_write": written - hour, "cache_write_1h": hour}
     if any(usage.get(key) is not None for key in _BESIDE_INPUT):
         found["input"] = _sum(found, "input", "cached_input", "cache_write", "cache_write_1h")
     if any(usage.get(key) is not None for key in _BESIDE_OUTPUT):

@@ -41,3 +41,13 @@ def test_an_example_prints_what_its_page_shows(name: str, tmp_path: Path) -> Non
     (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     for line in shown.splitlines():
         assert line in said
+
+
+def test_an_agent_of_a_framework_takes_at_most_20_lines() -> None:
+    """Each target's function is in a file of its own; the models without a server are not counted."""
+    files = sorted(path for path in (FOLDER / "frameworks").glob("*.py") if path.name != "fake_models.py")
+    assert len(files) == 6
+    targets = (FOLDER / "frameworks" / "targets.yaml").read_text(encoding="utf-8")
+    for path in files:
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 20
+        assert f"'{path.stem}:answer'" in targets

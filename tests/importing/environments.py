@@ -20,6 +20,14 @@ LLAMA = "0.3.36"
 GGUF = "0.19.0"
 BFCL = "2026.3.23"
 AGENTEVALS = "0.11.0"
+FRAMEWORKS = {
+    "langgraph": ("langchain==1.5.2", "langgraph==1.2.24"),
+    "openai_agents": ("openai-agents==0.24.0",),
+    "pydantic_ai": ("pydantic-ai-slim==2.68.0",),
+    "smolagents": ("smolagents==1.26.0",),
+    "crewai": ("crewai==1.15.30",),
+}
+"""{target of examples/frameworks: its framework}."""
 _ENVIRONMENTS = Path(os.environ.get("EVALQ_IMPORTERS", Path(tempfile.gettempdir()) / "evalq-importers"))
 _QUIET = {
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
@@ -91,6 +99,15 @@ def _venv(name: str, *packages: str) -> Path:
 def agentevals_python() -> Path:
     """A Python that has agentevals, which reads the same files of traces."""
     return _venv(f"agentevals-{AGENTEVALS}", f"agentevals-cli=={AGENTEVALS}")
+
+
+def framework_python(name: str) -> Path:
+    """A Python that has an agent framework, and this evalq beside it."""
+    python = _venv(f"{name}-{FRAMEWORKS[name][0].partition('==')[2]}", *FRAMEWORKS[name], "setuptools>=77")
+    top = str(Path(__file__).parents[2])
+    pip = [str(python.with_name("pip")), "install", "--quiet", "--disable-pip-version-check", "--no-build-isolation"]
+    run([*pip, "--editable", top], python.parent, dict(os.environ))
+    return python
 
 
 def bfcl_python() -> Path:

@@ -321,3 +321,55 @@ def test_an_agent_that_would_not_see_the_conversation_is_refused(
     line = lines(tmp_path)["a"]
     assert said in (line.get("output") or line["error"])
     assert not agent.requests
+
+
+THREADS = '''
+"""An agent with tools of its own: one keeps the thread, as a graph with a checkpointer; one gets it with each turn."""
+
+import json
+
+from evalq import Answer
+
+KEPT = {}
+
+
+def turn(said, number):
+    call = {"type": "ai", "content": "", "tool_calls": [{"name": "find", "args": {"at": said}, "id": f"c{number}"}]}
+    result = {"type": "tool", "content": f"rain {number}", "tool_call_id": f"c{number}"}
+    last = {"type": "ai", "content": f"rain {number} at {said}", "usage_metadata": {"input_tokens": 9}}
+    return [{**call, "usage_metadata": {"input_tokens": 7}}, result, last]
+
+
+def keeps(call):
+    """It is asked by the last message alone."""
+    said = call["messages"][-1]["content"] if "messages" in call else call["prompt"]
+    thread = KEPT.setdefault(call["traceparent"], [])
+    thread += [{"role": "user", "content": said}, *turn(said, len(thread))]
+    return Answer(messages=list(thread))
+
+
+def gets(call):
+    thread = list(call.get("messages") or [{"role": "user", "content": call["prompt"]}])
+    for message in thread:
+        for each in message.get("tool_calls") or ():
+            assert json.loads(each["function"]["arguments"]) and "usage" not in message
+    return Answer(messages=[*thread, *turn(thread[-1]["content"], len(thread) - 1)])
+'''
+
+
+@pytest.mark.parametrize("function", ["keeps", "gets"])
+def test_an_agent_with_tools_of_its_own_is_heard_over_turns(tmp_path: Path, function: str) -> None:
+    """Each message, call, result and token counts once, in the turn in which it came; and it reads its own calls."""
+    checks: list[dict[str, Any]] = [{"tool-sequence": ["find", "find", "find"]}, {"no-repeat": True}]
+    write(tmp_path, "http://127.0.0.1:1", "stop", [case("a", "Oslo", *checks, turns=["in Daegu", "in Jeju"])])
+    (tmp_path / "agents.py").write_text(THREADS)
+    target = {"kind": "python", "function": f"agents:{function}"}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"chat": target}}))
+    ended = evalq(*CHECKS, cwd=tmp_path)
+    line = lines(tmp_path)["a"]
+    assert ended.returncode == 0, (ended.stderr, line.get("error"))
+    assert [message["role"] for message in line["messages"]] == ["user", "assistant", "tool", "assistant"] * 3
+    assert [call["arguments"]["at"] for call in line["tool_calls"]][1:] == ["in Daegu", "in Jeju"]
+    assert [call["result"] for call in line["tool_calls"]] == ["rain 0", "rain 4", "rain 8"]
+    assert line["output"] == "rain 8 at in Jeju"
+    assert [attempt["prompt_tokens"] for attempt in line["attempts"]] == [16, 16, 16]

@@ -13,7 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import WireError
 from evalq.evalcore.model.calls import BY_USER, Attempt, Prompt, SimulatedUser
-from evalq.evalcore.records.answers import Envelope, calls_of, recorded_form, text_of
+from evalq.evalcore.records.answers import Envelope, calls_of, last_text, recorded_form, text_of
 from evalq.evalcore.records.tool_calls import NoCall, ToolCall, read_call
 from evalq.workers.targets.answers import Answered, Call, Failure, FailureKind
 from evalq.workers.targets.caller import Caller
@@ -123,12 +123,18 @@ class Dialogue:
         self._taken += (given.turns if given is not None else None) or 1
         self._told = self._told or (given is not None and given.tool_calls is not None)
         calls = self._new_calls(given) if given is not None else []
-        calls = [call if call.id else call._replace(id=f"call_{len(self._calls) + n}") for n, call in enumerate(calls)]
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
-        if calls:
-            message["tool_calls"] = [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in calls]
-        self._messages.append(message)
-        self._sent.append({"role": "assistant", "content": [*answer.own]} if answer.own else message)
+        if given is not None and given.messages and self._caller.tools is None:
+            self._add_own(given, answer.text)
+        else:
+            named = enumerate(calls, len(self._calls))
+            calls = [call if call.id else call._replace(id=f"call_{number}") for number, call in named]
+            message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
+            if calls:
+                message["tool_calls"] = [
+                    {"id": each.id, "name": each.name, "arguments": each.arguments} for each in calls
+                ]
+            self._messages.append(message)
+            self._sent.append({"role": "assistant", "content": [*answer.own]} if answer.own else message)
         self._last = _Said(
             answer.text,
             given.output if given is not None else answer.text,
@@ -156,18 +162,34 @@ class Dialogue:
     def _new_calls(self, given: Envelope) -> list[ToolCall]:
         """The tool calls of an answer, without those of earlier answers that an agent gives again.
 
-        It may give all messages of the conversation each time; those after the user's last one are new.
+        It may give all messages of the conversation each time.
         """
         calls = [read_call(each) for each in (given.tool_calls or ())]
-        asked = next((at for at, each in enumerate(reversed(given.messages)) if each.get("role") == "user"), None)
-        if self.turns < 2 or asked is None:
+        if self.turns < 2:
             return calls
         try:
-            earlier = calls_of(given.messages[: len(given.messages) - asked])
+            earlier = calls_of(given.messages[: self._begin_of_new(given)])
         except NoCall:  # beside tool calls of its own, an answer's messages may have anything
             return calls
         same = [_identity(call) for call in earlier] == [_identity(call) for call in calls[: len(earlier)]]
         return calls[len(earlier) :] if same else calls
+
+    def _begin_of_new(self, given: Envelope) -> int:
+        """The index of the first message that answers what the user said last."""
+        asked: dict[str, Any] = next((each for each in reversed(self._messages) if each["role"] == "user"), {})
+        said = text_of(asked.get("content")).strip()
+        users = [number for number, each in enumerate(given.messages) if each["role"] == "user"]
+        # An agent may have users' messages of its own making after the one that it was asked.
+        same = [number for number in users if said and said in text_of(given.messages[number].get("content"))]
+        return (same or users or [-1])[-1] + 1
+
+    def _add_own(self, given: Envelope, text: str) -> None:
+        """Add what an agent with tools of its own said and did since the user's last message."""
+        own = list(given.messages[self._begin_of_new(given) :])
+        if text and last_text(own) != text:
+            own.append({"role": "assistant", "content": text})
+        self._messages += own
+        self._sent += own
 
     def _hear(self, answer: Answered) -> bool:
         """Take what the simulated user says. Whether the agent is to answer it."""

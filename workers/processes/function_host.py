@@ -17,7 +17,7 @@ import site
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
@@ -140,9 +140,11 @@ def _encoded(value: Any) -> bytes:
     """The JSON of what a function gave. Raises _OwnFailure: to call it again would give the same, and be paid again."""
     try:
         try:
-            return msgspec.json.encode(value)
+            if not _is_answer(value):
+                _refuse_messages(value)
+            return msgspec.json.encode(value, enc_hook=_plain)
         except UnicodeEncodeError:  # lone surrogates, which become what they become in a text
-            return msgspec.json.encode(_writable(msgspec.to_builtins(value)))
+            return msgspec.json.encode(_writable(msgspec.to_builtins(value, enc_hook=_plain)))
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         reason = f"what the function gives ({type(value).__name__}) cannot be written as JSON: {error}"
         raise _OwnFailure(kind="bad_output", reason=_unpaired.sub("\ufffd", reason)[:_SHOWN], text="") from None
@@ -163,6 +165,30 @@ def _is_answer(value: Any) -> bool:
     return answers is not None and isinstance(value, answers.Answer)
 
 
+def _plain(value: Any) -> Any:
+    """An object as plain data: models of pydantic, which most frameworks use, and what is a text, a mapping or a list.
+
+    Raises TypeError.
+    """
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray | memoryview):
+        return list(value)
+    raise TypeError(f"an answer cannot hold {type(value).__name__}: give it as text or plain data")
+
+
+def _refuse_messages(value: Any) -> None:
+    """Raise TypeError for messages of a framework: as data they would be one text, in which checks find anything."""
+    listed = value.get("messages") if isinstance(value, dict) else [value]
+    if isinstance(listed, list) and any(hasattr(each, "model_dump") and hasattr(each, "content") for each in listed):
+        raise TypeError("return messages of a framework as evalq.Answer(messages=[...])")
+
+
 def _conversation(yielded: list[tuple[float, Any]]) -> Any:
     """The answer of a function that yields: texts are joined, messages are the conversation, an Answer is the last.
 
@@ -170,7 +196,7 @@ def _conversation(yielded: list[tuple[float, Any]]) -> Any:
     """
     from evalq.evalcore.records.answers import Answer
 
-    values = [value for _, value in yielded]
+    values: list[Any] = [value if isinstance(value, str | dict | Answer) else _message(value) for _, value in yielded]
     if not values:
         raise _OwnFailure(kind="bad_output", reason="the function yields nothing", text="")
     first = yielded[0][0]
@@ -186,6 +212,14 @@ def _conversation(yielded: list[tuple[float, Any]]) -> Any:
     kinds = ", ".join(sorted({type(value).__name__ for value in values}))
     wanted = "pieces of text, messages ({role, content}), or an evalq.Answer at the end"
     raise _OwnFailure(kind="bad_output", reason=f"the function yields {kinds}; it may yield {wanted}", text="")
+
+
+def _message(value: Any) -> Any:
+    """A message of a framework as plain data; another value as it is."""
+    with contextlib.suppress(TypeError):
+        data = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_plain))
+        return data if isinstance(data, dict) else value
+    return value
 
 
 class _OwnFailure(Exception):

@@ -46,7 +46,7 @@ class Call(msgspec.Struct, frozen=True):
         For a chat they include ``messages``, whose JSON is the prompt; with ``parameters``, those of the target.
         """
         fields = {"prompt": self.prompt, "agent": self.agent, "case": self.case, "repeat": self.repeat}
-        more: dict[str, Any] = {"messages": list(self.messages)} if self.messages else {}
+        more: dict[str, Any] = {"messages": [*map(chat_form, self.messages)]} if self.messages else {}
         more |= {"traceparent": self.traceparent} if self.traceparent else {}
         more |= {"user": dict(self.user)} if self.user is not None else {}
         return {**fields, **more, **({"parameters": dict(parameters)} if parameters else {})}
@@ -58,12 +58,33 @@ class Call(msgspec.Struct, frozen=True):
 
     def fillings(self) -> dict[str, Any]:
         """{placeholder: value}."""
-        return {**self.values(), "messages": self.chat}
+        return {**self.values(), "messages": [*map(chat_form, self.chat)]}
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of its request beside the target's own."""
         return {"traceparent": self.traceparent} if self.traceparent else {}
+
+
+def chat_form(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message in the form of chat completions, which libraries and servers of others read.
+
+    Calls have their arguments as text there, and nothing says what a call of the model used.
+    """
+    calls = message.get("tool_calls")
+    beside = {"tool": ("is_error", "name"), "assistant": ("usage", "model", "finish")}.get(str(message.get("role")), ())
+    kept = {key: value for key, value in message.items() if key not in beside}
+    if isinstance(calls, list | tuple) and calls:
+        kept["tool_calls"] = [_chat_call(each) for each in calls]
+    return kept
+
+
+def _chat_call(call: Any) -> Any:
+    if not isinstance(call, Mapping) or "function" in call:
+        return call
+    arguments = call.get("arguments")
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return {"id": call.get("id"), "type": "function", "function": {"name": call.get("name"), "arguments": text}}
 
 
 class Quota(msgspec.Struct, frozen=True):

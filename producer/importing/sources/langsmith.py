@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from evalq.evalcore.errors import ConfigError
+from evalq.evalcore.records.message_forms import langchain_message
 from evalq.evalcore.records.traces.otlp import SpanEvent, TraceSpan
 from evalq.producer.importing.imported import Imported, ImportRequest
 from evalq.producer.importing.transcripts import add_spans, nanoseconds, objects_in, objects_of, part
 
 _KINDS = {"llm": "LLM", "tool": "TOOL", "retriever": "RETRIEVER", "embedding": "EMBEDDING"}
-_MESSAGE_TYPES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
 
 
 def read(path: Path, request: ImportRequest, imported: Imported) -> None:
@@ -132,15 +132,14 @@ def _reply(outputs: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str,
 
 def _message(given: Mapping[str, Any]) -> dict[str, Any]:
     """A message of LangChain or OpenAI."""
+    made = langchain_message(given)
+    if made is not None:
+        return made
     inner = given["kwargs"] if isinstance(given.get("kwargs"), dict) else given
-    kind = str(inner.get("role") or inner.get("type") or "")
-    if kind in ("", "constructor") and isinstance(given.get("id"), list):
-        kind = str(given["id"][-1]).removesuffix("Chunk").removesuffix("Message").lower()
-    calls = inner.get("tool_calls") or part(inner, "additional_kwargs").get("tool_calls")
-    listed = [{"id": each.get("id"), "name": each.get("name"), "arguments": each["args"]} if "args" in each else each
-              for each in objects_in(calls)]  # fmt: skip
-    made = {"role": _MESSAGE_TYPES.get(kind, kind or "assistant"), "content": inner.get("content")}
-    made |= {"tool_calls": listed} if listed else {}
+    kind = str(inner.get("role") or inner.get("type") or "assistant")
+    made = {"role": kind, "content": inner.get("content")}
+    calls = list(objects_in(inner.get("tool_calls") or part(inner, "additional_kwargs").get("tool_calls")))
+    made |= {"tool_calls": calls} if calls else {}
     return made | ({"tool_call_id": inner["tool_call_id"]} if inner.get("tool_call_id") else {})
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from evalq.evalcore.model.calls import pack_vector
 from evalq.evalcore.records.answers import text_of
 from evalq.evalcore.records.json_values import NothingThere, find_at
-from evalq.workers.targets.answers import Answered, Call, Failure, begin_of
+from evalq.workers.targets.answers import Answered, Call, Failure, begin_of, chat_form
 from evalq.workers.targets.events import cut_off, error_of
 from evalq.workers.targets.http import (
     BaseUrls,
@@ -71,7 +71,7 @@ class ChatClient(ModelClient):
 
     def _body(self, system: str, call: Call) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}] if system else []
-        return {**self._fixed, "messages": [*messages, *map(_sent, call.chat)]}
+        return {**self._fixed, "messages": [*messages, *map(chat_form, call.chat)]}
 
     def _read(self, value: Any) -> ModelReply:
         if isinstance(value, Mapping) and value.get("error") and not value.get("choices"):
@@ -97,23 +97,6 @@ class ChatClient(ModelClient):
     @staticmethod
     def _joining() -> ChatChunks:
         return ChatChunks()
-
-
-def _sent(message: dict[str, Any]) -> dict[str, Any]:
-    """A message in the form of chat completions, whose calls have their arguments as text."""
-    calls = message.get("tool_calls")
-    if not isinstance(calls, list | tuple) or not calls:
-        beside = ("is_error", "name") if message.get("role") == "tool" else ()
-        return {key: value for key, value in message.items() if key not in beside}
-    return {**message, "tool_calls": [_sent_call(each) for each in calls]}
-
-
-def _sent_call(call: Any) -> Any:
-    if not isinstance(call, Mapping) or "function" in call:
-        return call
-    arguments = call.get("arguments")
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return {"id": call.get("id"), "type": "function", "function": {"name": call.get("name"), "arguments": text}}
 
 
 def _response_format(target: ChatTarget, folder: Path) -> dict[str, Any]:

@@ -1,0 +1,2 @@
+set -eu
+evalq checks cases.yaml --target plain_loop --targets targets.yaml
