@@ -100,16 +100,18 @@ def mean_rate(rates: Sequence[Rate], times: Sequence[int]) -> float | None:
     return exact_sum((rate.weight * rate.value for rate in rates), times) / whole if whole else None
 
 
-def clustered(rates: Sequence[Rate], alpha: float = ALPHA, times: Sequence[int] = ()) -> Interval | None:
+def clustered(
+    rates: Sequence[Rate], alpha: float = ALPHA, times: Sequence[int] = (), unseen: int = 1
+) -> Interval | None:
     """The interval of the mean pass rate over cases like these, which are clusters of answers; None without weights.
 
     ``times`` says how many cases have each rate; one each without it.
 
     The result is the hull of two intervals. One is Korn and Graubard's (1998): Clopper and Pearson's for the effective
-    number of answers, by the variance between cases. The other is Student's over the cases and one more, which fails at
-    the lower end and passes at the upper; it allows for a rare kind of case that is not among these. If all cases have
-    one rate, their variance is unknown, and each counts as one answer. For a single case, the interval is about that
-    case alone.
+    number of answers, by the variance between cases. The other is Student's over the cases and ``unseen`` more, which
+    fail at the lower end and pass at the upper; they allow for a rare kind of case that is not among these. If all
+    cases have one rate, their variance is unknown, and each counts as one answer. For a single case, the interval is
+    about that case alone.
     """
     several = times or [1] * len(rates)
     counted = [rate for rate in rates if rate.weight > 0]
@@ -136,10 +138,10 @@ def clustered(rates: Sequence[Rate], alpha: float = ALPHA, times: Sequence[int] 
     answers = sum(rate.answers * count for rate, count in zip(counted, number, strict=True))
     effective = _effective(answers, freedom, mean, variance, alpha)
     low, high = exact_interval(mean * effective, effective, alpha)
-    half = t * heads * math.sqrt(variance) / (heads + 1)
+    half = t * heads * math.sqrt(variance) / (heads + unseen)
     return Interval(
-        max(0.0, min(low, heads * mean / (heads + 1) - half)),
-        min(1.0, max(high, (heads * mean + 1) / (heads + 1) + half)),
+        max(0.0, min(low, heads * mean / (heads + unseen) - half)),
+        min(1.0, max(high, (heads * mean + unseen) / (heads + unseen) + half)),
     )
 
 

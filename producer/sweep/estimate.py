@@ -96,6 +96,12 @@ def _for_outputs(prompts: list[Prompt], live: SweepOptions, settings: Settings) 
     yield ", ".join([f"{plural(len(prompts), 'case')} x {live.repeat} = {total:,} calls", *known])
     if most < calls:
         yield f"at most {most:,} of them (--max-calls)"
+    if users := [prompt.user for prompt in prompts if prompt.user is not None]:
+        spoken = sum(user.max_turns for user in users) * live.repeat
+        yield (
+            f"simulated users speak at most {spoken:,} times in {len(users) * live.repeat:,} of them: each is a call "
+            "of its own, and one or more of the target"
+        )
     if live.stop:
         yield f"fewer where cases are decided sooner (--stop {live.stop})"
     yield from _taking(live.target, most, live, settings)

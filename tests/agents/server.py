@@ -32,7 +32,7 @@ class Agent:
     While ``ready`` is false, calls are taken and none is answered, and so while it is ``halted`` or has answered
     ``most`` calls (0: any number), which can be said from outside; while it is ``dead``, each request's connection is
     cut: ``cut`` counts them. Where it ``judges``, it gives verdicts on the answers in its prompts. Where it
-    ``talks``, it calls a tool before each answer. With ``faults`` it
+    ``talks``, it calls a tool before each answer, and as `CUSTOMER` it plays the user. With ``faults`` it
     fails as often as `_FAULTS` says.
     """
 
@@ -128,7 +128,8 @@ class Agent:
             return await self._obey(order, headers, writer)
         self.log.append((time.time(), 200))
         if self.talks:
-            return await _reply(writer, 200, _talked(data["messages"]))
+            talked = _spoken if data["model"] == CUSTOMER else _talked
+            return await _reply(writer, 200, talked(data["messages"]))
         if path.endswith("/embeddings"):
             return await _reply(writer, 200, embedding(self.embed(prompt), len(prompt)))
         if self.judges:
@@ -281,6 +282,17 @@ def _talked(messages: list[dict[str, Any]]) -> dict[str, Any]:
     call = {"id": f"call_{len(messages)}", "type": "function", "function": {"name": "look_up", "arguments": word}}
     said["choices"][0]["message"]["tool_calls"] = [call]
     return said
+
+
+CUSTOMER = "customer"
+"""The model that plays a user."""
+
+
+def _spoken(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Asks what its goal says, which is in quotes, once it has an answer to the first question; and then is done."""
+    said = sum(message["role"] == "assistant" for message in messages)
+    goal = messages[0]["content"].split('"')[1]
+    return completion(goal if said < 2 else "###STOP###")
 
 
 def letters(text: str) -> list[float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.agents.server import judged_well, write_golden
+from tests.agents.server import CUSTOMER, judged_well, write_golden
 from tests.chaos.ledger_view import LedgerView
 from tests.chaos.network import Network
 from tests.chaos.recovery import Sample, View
@@ -28,8 +28,10 @@ SWEEP, JUDGED, TALKS = "sweep", "sweep of checks with a judge", "sweep of conver
 SWEEPS = {SWEEP: "vs", "sweep of checks": "checks", JUDGED: "checks", TALKS: "checks"}
 """What calls an agent, and the evaluator of its outputs."""
 CASES, REPEATS, IN_FLIGHT, LATENCY = 12, 100, 10, 0.05
-_TALK_CALLS = 4
-"""Calls of the model in a conversation: two turns of the user, a call of a tool before each answer."""
+_SCRIPTED, _SIMULATED = 4, 6
+"""Calls in a conversation: two turns of the user, a call of a tool before each answer; and two of a simulated user."""
+_TALK_CALLS = (_SCRIPTED + _SIMULATED) // 2
+"""Their mean: every other case has a simulated user."""
 _FORGETS = ("FLUSHDB", "lost", "evict", "promote")
 """Faults with these words in their names make a server forget what it counted."""
 
@@ -55,13 +57,14 @@ def sweep_subject(evaluation: str, folder: Path, scale: float = 1.0) -> Subject:
 
 
 def _talks(cases: Path, folder: Path, scale: float) -> Subject:
-    """Conversations of two turns, in which canned results answer the calls of a tool."""
-    checks = [{"contains": "it is"}, {"calls-tool": "look_up", "min": 2}, {"max-turns": _TALK_CALLS}]
+    """Conversations of two turns, in which canned results answer the calls of a tool; half with a simulated user."""
+    checks: list[dict[str, Any]] = [{"contains": "it is"}, {"calls-tool": "look_up", "min": 2}]
+    checks.append({"max-turns": _SCRIPTED})
     listed = [
         {
             "id": f"C{number}",
             "input": f"what is word{number}",
-            "turns": [f"and what is other{number}"],
+            **_second_turn(number),
             "tool_results": [
                 {"name": "look_up", "arguments": {"word": f"{word}{number}"}, "result": f"{word} of C{number}"}
                 for word in ("word", "other")
@@ -74,6 +77,11 @@ def _talks(cases: Path, folder: Path, scale: float) -> Subject:
     repeats = max(5, round(REPEATS * scale / _TALK_CALLS))
     args = ("checks", str(cases), "--target", "agent", "--repeat", str(repeats))
     return Subject(TALKS, args, folder, folder, CASES * repeats)
+
+
+def _second_turn(number: int) -> dict[str, Any]:
+    question = f"and what is other{number}"
+    return {"user": {"goal": f'Ask "{question}".', "max_turns": 5}} if number % 2 else {"turns": [question]}
 
 
 class _SweepView(LedgerView):
@@ -129,7 +137,9 @@ class SweepStage(Stage):
         targets = {service.name: service.target for service in self.services}
         if talks:
             tools = {"definitions": [{"name": "look_up"}], "answered_by": "canned"}
-            targets["agent"] = {**targets["agent"], "tools": tools}
+            # The same service plays the user: what it served counts the calls of both.
+            targets[CUSTOMER] = {**targets["agent"], "model": CUSTOMER}
+            targets["agent"] = {**targets["agent"], "tools": tools, "user": CUSTOMER}
         (self.folder / "targets.yaml").write_text(json.dumps({"targets": targets}))
         super().open()
 
@@ -155,8 +165,13 @@ class SweepStage(Stage):
 
     @property
     def _each(self) -> int:
-        """Calls of the model for an output."""
+        """Calls of the model for an output, on average."""
         return _TALK_CALLS if self.subject.evaluation == TALKS else 1
+
+    @property
+    def _longest(self) -> int:
+        """The most calls of the model for an output."""
+        return _SIMULATED if self.subject.evaluation == TALKS else 1
 
     @property
     def _outputs(self) -> int:
@@ -227,17 +242,17 @@ class SweepStage(Stage):
         there = self._left_behind(service) if self._home != self.out else 0
         most = there + in_flight * (len(faults) + self.restarts) + len(forgot) * 2 * int(in_flight / LATENCY)
         # A server that forgets has no conversation that was under way, and what was recorded last is made again whole.
-        most += len(forgot) * 2 * in_flight * (self._each - 1)
+        most += len(forgot) * 2 * in_flight * (self._longest - 1)
         if more > most:
             return [f"{service.name}: {more} calls were paid again, {most} at most were in flight: {calls}"]
-        if not forgot and more > calls["repaid"] * self._each + calls["lost"]:
+        if not forgot and more > calls["repaid"] * self._longest + calls["lost"]:
             return [f"{service.name}: {more} calls were paid again, and the run tells of fewer: {calls}"]
         return []
 
     def _left_behind(self, service: Service) -> int:
         """Calls that the first folder had alone, at most: of those about outputs nothing stays there."""
         if service.name == "agent":
-            return sum("call" in line for line in _lines(self.out / "calls.jsonl")) * self._each
+            return sum("call" in line for line in _lines(self.out / "calls.jsonl")) * self._longest
         return self._outputs
 
     def _replays(self) -> bool:
@@ -274,7 +289,7 @@ def _mistalked(rows: list[dict[str, Any]]) -> list[str]:
     """Conversations that are not whole, or have another one's answers."""
     wrong = []
     for row in rows:
-        number = row["case"].removeprefix("C")
+        number = int(row["case"].removeprefix("C"))
         said = [message.get("content") for message in row.get("messages", ()) if message["role"] != "assistant"]
         wanted = [
             f"what is word{number}",
@@ -283,7 +298,8 @@ def _mistalked(rows: list[dict[str, Any]]) -> list[str]:
             f"other of C{number}",
         ]
         answered = sum(not attempt.get("kind") for attempt in row["attempts"])
-        if said != wanted or answered != _TALK_CALLS or row.get("output") != f"it is other of C{number}":
+        calls = _SIMULATED if number % 2 else _SCRIPTED
+        if said != wanted or answered != calls or row.get("output") != f"it is other of C{number}":
             wrong.append(f"{row['case']}#{row['repeat']}")
     return [f"{len(wrong)} conversations are not whole: {wrong[0]}, ..."] if wrong else []
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.agents.providers import Says, completion
-from tests.agents.server import Agent, running_agent
+from tests.agents.server import Agent, marker_in, running_agent
 from tests.integration.harness import Server, evalq, start_evalq, wait_until
 from tests.integration.test_lost_calls import calling, finish
 from tests.integration.test_tools import CHECKS, DEFINITION, lines
@@ -307,6 +307,53 @@ def test_wrong_cases_are_named_by_their_place(tmp_path: Path, user: Any, message
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "cases.json:" in ended.stderr
+
+
+def test_a_judge_sees_the_conversation_and_loses_what_the_user_spoils(
+    service: tuple[Agent, str], tmp_path: Path
+) -> None:
+    """One judge is asked about the user of each conversation, and people's labels correct what it finds."""
+    agent, url = service
+    asked: list[str] = []
+
+    def reply(path: str, data: Any) -> dict[str, Any]:
+        if data["model"] != "referee":
+            return model(path, data)
+        prompt = data["messages"][-1]["content"]
+        asked.append(prompt)
+        verdict = {"marker": marker_in(prompt), "pass": "rain Ulsan" not in prompt, "reason": "It never says Ulsan."}
+        return completion(Says(text=json.dumps(verdict)))
+
+    agent.reply = reply
+    rubric = {"rubric": "The user never says Ulsan.", "about": "user", "name": "kept to its part"}
+    checks: list[dict[str, Any]] = [{"contains": "I hear"}, rubric]
+    write(tmp_path, url, [case("a", "Oslo", *checks), case("b", "Ulsan", *checks)])
+    entries = json.loads((tmp_path / "targets.yaml").read_text())["targets"]
+    referee = {**entries["customer"], "model": "referee"}
+    (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {**entries, "referee": referee}}))
+    ended = evalq(*CHECKS, "--judge", "referee", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert len(asked) == 2
+    assert all("How is the weather in Daegu?" in prompt and "I hear: rain" in prompt for prompt in asked)
+    results = json.loads((tmp_path / "run/report.json").read_bytes())["results"]
+    assert results["outputs"] == {"total": 2, "passed": 1, "failed": 0, "errors": 1, "lost_by_user": 1}
+    assert results["users"]["simulators"][0]["faults"] == {"check": 1}
+    # People see it otherwise: both users kept to their parts.
+    labels = "case,check,passed\na,kept to its part,true\nb,kept to its part,true\n"
+    (tmp_path / "labels.csv").write_text(labels)
+    again = ("checks", "cases.json", "--outputs", "run/judged.jsonl", "--labels", "labels.csv", "--out", "labelled")
+    ended = evalq(*again, "-q", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    corrected = json.loads((tmp_path / "labelled/report.json").read_bytes())["results"]["users"]["corrected"]
+    assert (corrected["labels"], corrected["pass_rate"], corrected["high"]) == (2, 1.0, 1.0)
+
+
+def test_an_estimate_says_how_often_users_speak(service: tuple[Agent, str], tmp_path: Path) -> None:
+    agent, url = service
+    write(tmp_path, url, [case("a", max_turns=4), case("b")])
+    ended = evalq(*CHECKS[:-3], "--repeat", "3", "--dry-run", cwd=tmp_path)
+    assert "simulated users speak at most 42 times in 6 of them" in ended.stdout
+    assert not agent.requests
 
 
 def test_turns_and_a_user_contradict_each_other(tmp_path: Path) -> None:

@@ -330,8 +330,13 @@ def _rates(alike: Sequence[_Alike]) -> dict[str, Json]:
     }
 
 
-def _bounds(rates: Sequence[Rate], times: Sequence[int]) -> dict[str, float | None]:
-    interval = clustered(rates, times=times)
+UNSEEN_OF_PASS_HAT = 2
+"""Unseen cases for which the interval of pass^k over cases allows. With one, an agent that fails a rare kind of case
+looks too sure where ten cases have none of that kind (docs/reference/checks-statistics.md, conversations)."""
+
+
+def _bounds(rates: Sequence[Rate], times: Sequence[int], unseen: int = 1) -> dict[str, float | None]:
+    interval = clustered(rates, times=times, unseen=unseen)
     return {"low": interval.low if interval else None, "high": interval.high if interval else None}
 
 
@@ -340,7 +345,7 @@ def _over_cases(alike: Sequence[_Alike], k: int, *, hat: bool) -> dict[str, Json
     enough = [each for each in alike if each.counted.answers >= k]
     times = [each.times for each in enough]
     estimates = rates_of_k([(n.passed, n.answers, weight, group) for _, weight, _, n, _, group in enough], k, hat=hat)
-    bounds, cases = _bounds(estimates, times), sum(times)
+    bounds, cases = _bounds(estimates, times, UNSEEN_OF_PASS_HAT if hat else 1), sum(times)
     if cases == 1:
         # For a single case, its exact bounds for k answers.
         low, high = exact_interval(enough[0].counted.passed, enough[0].counted.answers)
