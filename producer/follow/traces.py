@@ -23,8 +23,9 @@ import msgspec
 from evalq.evalcore.errors import InputError, UsageError, WireError
 from evalq.evalcore.files import open_raw, read_plain, replacing, write_atomic
 from evalq.evalcore.model.canonical import canonical_json
+from evalq.evalcore.records.inputs import file_kind
 from evalq.evalcore.records.traces.otlp import Gathered, Trace
-from evalq.evalcore.records.traces.otlp_files import MOST_MESSAGE, Message, whole_messages
+from evalq.evalcore.records.traces.otlp_files import MOST_MESSAGE, NO_TRACES, Message, whole_messages
 from evalq.evalcore.records.traces.recording import NAME, SUFFIXES, Keeps, Written, write_traces
 
 STATE = "traces.state"
@@ -260,6 +261,9 @@ class FollowedTraces:
                 if not length and len(data) == size > MOST_MESSAGE:
                     raise ValueError(f"message {file.messages + 1}: it is longer than {MOST_MESSAGE:,} bytes")
             except ValueError as error:
+                if not file.read:
+                    what = file_kind(data[:_HEAD]) or NO_TRACES
+                    raise InputError(f"{path} has no traces that evalq can follow", [(f"{path}:1", what)]) from None
                 raise InputError(f"{path} is damaged", [(str(path), str(error))]) from None
             if not length and len(data) == size:
                 size *= 2

@@ -147,7 +147,10 @@ def follow_traces(evaluator: Evaluator[Any, Any], request: Request, invocation: 
     keeps = evaluator.command.traces(request)
     name = folder_name(given, {"inputs": request.inputs, **request.options}, digest)
     folder = invocation.start.out or RUNS / name
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{folder}: a file is in the way of the run folder; name another with --run-dir") from None
     stop, lock = _Stop(), RunLock.take(folder / LOCK)
     if lock is None:
         raise UsageError(f"{folder}: another evalq process is following these traces")
@@ -156,6 +159,8 @@ def follow_traces(evaluator: Evaluator[Any, Any], request: Request, invocation: 
             _windows(evaluator, request, (folder, given, keeps), stop, invocation, reporter)
     finally:
         lock.release(remove=True)
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # only if it is empty: nothing was read
     if stop.signal == signal.SIGINT:
         raise Interrupted(_AGAIN)
     if stop.signal:

@@ -23,6 +23,7 @@ MOST_MESSAGE = 256 << 20
 """A longer line or message is damaged."""
 _TOO_LONG = f"it is longer than {MOST_MESSAGE:,} bytes"
 _BLOCK = 1 << 20
+NO_TRACES = "no JSON lines, and no messages of OTLP with their length before them"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
@@ -67,11 +68,18 @@ def whole_messages(data: bytes, number: int) -> tuple[list[Message], int]:
         length = struct.unpack(">I", data[at : at + 4])[0]
         if not 0 < length <= MOST_MESSAGE:
             raise ValueError(f"message {number + len(found) + 1}: its length is no length")
+        if len(data) - at >= 8 and not _begins_message(data[at + 4 : at + 8]):
+            raise ValueError(f"message {number + len(found) + 1}: it is no message of OTLP")
         if len(data) - at < 4 + length:
             break
         found.append(_unpacked(number + len(found) + 1, data[at + 4 : at + 4 + length]))
         at += 4 + length
     return found, at
+
+
+def _begins_message(data: bytes) -> bool:
+    """Whether a message may begin like this: compressed, JSON or protobuf."""
+    return data == _ZSTD or data[:1] in (b"{", b"\x0a", b"\x12")
 
 
 def _is_object(data: bytes) -> bool:
@@ -172,8 +180,8 @@ def _framed(path: str, first: bytes, pieces: Iterator[bytes]) -> Iterator[Messag
     held, number, ended = b"", 0, False
     length = struct.unpack(">I", first[:4])[0] if len(first) >= 8 else 0
     kind = first[4:8]
-    if not 0 < length <= MOST_MESSAGE or not (kind == _ZSTD or kind[:1] in (b"{", b"\x0a", b"\x12")):
-        what = file_kind(first) or "no JSON lines, and no messages of OTLP with their length before them"
+    if not 0 < length <= MOST_MESSAGE or not _begins_message(kind):
+        what = file_kind(first) or NO_TRACES
         raise InputError(f"{path} has no traces that evalq can read", [(f"{path}:1", what)])
     while not ended or held:
         need = 4 + struct.unpack(">I", held[:4])[0] if len(held) >= 4 else 4

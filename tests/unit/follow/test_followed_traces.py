@@ -229,6 +229,28 @@ def test_prune_keeps_the_names_of_what_was_counted(tmp_path: Path, monkeypatch: 
     assert not folder.exists()
 
 
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"\x1f\x8b\x08\x00" + bytes(60), "gzip"),
+        (b"PK\x03\x04" + bytes(60), "zip archive"),
+        (b"trace,a\n1,2\n", "no JSON lines"),
+    ],
+)
+def test_a_file_that_is_no_file_of_traces_is_named(
+    data: bytes, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what it seems to be; no folder is left behind."""
+    monkeypatch.chdir(tmp_path)
+    Path("checks.yaml").write_text(CHECKS)
+    Path("t.jsonl").write_bytes(data)
+    done = CliRunner().invoke(cli, ["checks", "checks.yaml", "--traces", "t.jsonl", "--follow", "--passes", "1"])
+    assert isinstance(done.exception, InputError)
+    assert "t.jsonl has no traces that evalq can follow" in str(done.exception)
+    assert what in str(done.exception.faults)
+    assert not list(Path("evalq-runs").glob("traces-follow-*"))
+
+
 def test_a_killed_process_leaves_nothing_behind(tmp_path: Path) -> None:
     """The next one removes what it was reading into."""
     left = tmp_path / "run" / ".reading-abc"
