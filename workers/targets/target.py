@@ -288,7 +288,7 @@ _NO_PART_OF_ANSWERS = (
     "base_url",
     *("headers", "api_key_header", "api_key_env", "price", "retries", "timeout_seconds", "max_bytes", "max_megabytes"),
     "case_budget",
-    *("stream", "cache", "profile"),
+    *("stream", "cache", "profile", "entra", "token_command"),
     *("variable", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tokens_per_call"),
 )
 _SHOWN = 16

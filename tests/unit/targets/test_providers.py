@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +17,8 @@ import pytest
 from evalq.evalcore.errors import ConfigError
 from evalq.evalcore.model.calls import Served, Tokens
 from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
+from evalq.workers.targets.providers import azure
+from evalq.workers.targets.target import config_digest
 from tests.agents.providers import FINGERPRINT, MODEL, Provider, Says, running_provider
 
 KEY = "sk-never-to-be-seen"
@@ -616,3 +622,71 @@ def test_what_only_the_api_can_say_goes_back_to_it(kind: str, provider: tuple[Pr
         "responses": lambda: body["input"][1:-1],
     }[kind]()
     assert again == [*first.own]
+
+
+AZ = """
+import json, pathlib, sys, time
+counted = pathlib.Path("counted")
+number = len(counted.read_text()) + 1 if counted.exists() else 1
+counted.write_text("x" * number)
+print(json.dumps({"accessToken": f"token-{number}", "expires_on": time.time() + float(sys.argv[1])}))
+"""
+
+
+@pytest.mark.parametrize(("seconds", "programs"), [(3_600, 1), (100, 2)])
+def test_a_program_gives_the_token_of_entra(
+    seconds: float, programs: int, provider: tuple[Provider, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs once while its token lasts, next to the targets file; a token that ends soon is replaced."""
+    clock = itertools.count(time.time(), 2)
+    monkeypatch.setattr(azure, "time", SimpleNamespace(time=lambda: next(clock)))
+    (tmp_path / "az.py").write_text(AZ)
+    command = [sys.executable, "az.py", str(seconds)]
+    target = entry("azure", provider[1], token_command=command)
+    target.pop("api_key_env")
+    results = ask(tmp_path, target, "one", "two")
+    assert all(isinstance(result, Answered) for result in results), results
+    sent = [request["headers"] for request in provider[0].requests]
+    assert [headers["authorization"] for headers in sent] == ["Bearer token-1", f"Bearer token-{programs}"]
+    assert not any("api-key" in headers for headers in sent)
+    assert len((tmp_path / "counted").read_text()) == programs
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("import sys; sys.exit('please log in')", "ended with 1: please log in"),
+        ("print('two words')", "printed no token"),
+        ("print('{}')", "printed no token"),
+        ("print()", "printed no token"),
+        (None, "cannot be started"),
+    ],
+)
+def test_a_program_without_a_token_is_named(
+    printed: str | None, reason: str, provider: tuple[Provider, str], tmp_path: Path
+) -> None:
+    """With what it said; nothing is sent."""
+    command = [sys.executable, "-c", printed] if printed is not None else ["./no-such-program"]
+    target = entry("azure", provider[1], token_command=command)
+    target.pop("api_key_env")
+    result = failure(tmp_path, target)
+    assert "token_command" in result.reason
+    assert reason in result.reason
+    assert result.kind == "auth"
+
+
+def test_a_token_of_entra_has_one_source(tmp_path: Path) -> None:
+    """A variable or a program; and both are no part of what answers depend on."""
+    bare = entry("azure", "http://127.0.0.1:1")
+    for wrong, reason in (
+        ({"token_command": ["az"]}, "omit api_key_env and entra"),
+        ({"entra": True, "api_key_env": None}, "entra needs api_key_env"),
+    ):
+        (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": {**bare, **wrong}}}))
+        with pytest.raises(ConfigError, match=reason):
+            load_targets(tmp_path / "targets.yaml")
+    digests = set()
+    for more in ({}, {"entra": True}, {"token_command": ["az"], "api_key_env": None}):
+        (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": {**bare, **more}}}))
+        digests.add(config_digest(load_targets(tmp_path / "targets.yaml")["t"]))
+    assert len(digests) == 1

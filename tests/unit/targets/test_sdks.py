@@ -150,14 +150,23 @@ def test_openais_package_agrees(provider: tuple[Provider, str], tmp_path: Path) 
         assert isinstance(last.response, Response)
         return last.response
 
+    entra = openai.AzureOpenAI(
+        azure_ad_token=KEY,
+        azure_endpoint=url,
+        api_version="2024-10-21",
+        max_retries=0,
+        _strict_response_validation=True,
+    )
     kinds: list[tuple[str, Callable[[bool], Any]]] = [
         ("openai", lambda stream: chat(client, stream)),
         ("azure", lambda stream: chat(azure, stream)),
+        ("azure entra", lambda stream: chat(entra, stream)),
         ("responses", responses),
     ]
     for kind, read in kinds:
         options = {} if kind == "responses" else {"temperature": 0.5}
-        target = entry(kind, url, options=options, tools=TOOLS)
+        target = entry(kind.split()[0], url, options=options, tools=TOOLS)
+        target |= {"entra": True} if kind == "azure entra" else {}
         for says in SAYS:
             both(server, tmp_path, target, says, read)
         for stream in (False, True):

@@ -6,7 +6,7 @@ import base64
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 from pydantic import Field
@@ -27,6 +27,9 @@ from evalq.workers.targets.http import (
 )
 from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, ServerTarget
 from evalq.workers.targets.target import Client
+
+if TYPE_CHECKING:
+    from evalq.workers.targets.web import Sign
 
 
 class ChatTarget(ModelTarget):
@@ -56,9 +59,15 @@ class ChatClient(ModelClient):
     what: ClassVar = "a chat completion"
 
     def __init__(
-        self, target: ChatTarget, folder: Path, urls: list[str], key: str | None, key_header: str = "Authorization"
+        self,
+        target: ChatTarget,
+        folder: Path,
+        urls: list[str],
+        key: str | None,
+        key_header: str = "Authorization",
+        sign: Sign | None = None,
     ) -> None:
-        super().__init__(target, folder, urls, key, key_header=key_header)
+        super().__init__(target, folder, urls, key, key_header=key_header, sign=sign)
         self._fixed = {"model": target.model, **target.options, **_response_format(target, folder)}
         self.offer(target.tool_list)
         if target.stream:
