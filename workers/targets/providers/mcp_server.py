@@ -279,7 +279,7 @@ class _Process:
             self._how = f"did not list its tools within {_START_SECONDS:g} s"
         except Exception as error:  # the session's library raises what it may, in groups
             if not self._hung_up:
-                self._how = self._how or f"does not speak MCP: {_first(error)}"
+                self._how = self._how or f"cannot be used as an MCP server: {_first(error)}"
         finally:
             self.over = True
             # Shielded: a cancelled task has to reap the process, too.
@@ -366,7 +366,7 @@ class _Process:
                     continue
                 await arriving.send(SessionMessage(message))
             else:
-                self._hung_up = True
+                self._hung_up = not self.over
         finally:
             self.over = True
             arriving.close()

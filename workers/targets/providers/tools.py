@@ -58,6 +58,16 @@ class Tools(Params):
     )
     max_turns: int = Field(default=10, ge=1, le=1000, description="Most calls of the model for one turn of the user")
 
+    @field_validator("answered_by", mode="before")
+    @classmethod
+    def _names_somebody(cls, value: Any) -> Any:
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if not isinstance(each, Mapping) and each not in ("stop", "canned"):
+                wanted = "stop, canned, an entry such as {kind: mcp, argv: [...]}, or a list of these"
+                raise PydanticCustomError("tools", "{found} where one of these is wanted: {wanted}",
+                                          {"found": shorten(repr(each), 40), "wanted": wanted})  # fmt: skip
+        return tuple(value) if isinstance(value, list) else value
+
     @field_validator("answered_by")
     @classmethod
     def _can_answer(cls, value: Any) -> Any:
