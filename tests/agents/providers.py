@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -349,6 +351,42 @@ def converse(says: Says) -> dict[str, Any]:
     }
 
 
+def converse_events(says: Says) -> list[bytes]:
+    """The events of a streamed Converse."""
+    whole = converse(says)
+    events = [aws_event("messageStart", {"role": "assistant"})]
+    for index, block in enumerate(whole["output"]["message"]["content"]):
+        if "toolUse" in block:
+            start = {key: block["toolUse"][key] for key in ("toolUseId", "name")}
+            events.append(aws_event("contentBlockStart", {"start": {"toolUse": start}, "contentBlockIndex": index}))
+            deltas: list[Any] = [
+                {"toolUse": {"input": piece}} for piece in _pieces(json.dumps(block["toolUse"]["input"]))
+            ]
+        elif "text" in block:
+            deltas = [{"text": piece} for piece in _pieces(block["text"])]
+        else:
+            thought = block["reasoningContent"]["reasoningText"]
+            deltas = [{"reasoningContent": {"text": piece}} for piece in _pieces(thought["text"])]
+            deltas.append({"reasoningContent": {"signature": thought["signature"]}})
+        events += [aws_event("contentBlockDelta", {"delta": delta, "contentBlockIndex": index}) for delta in deltas]
+        events.append(aws_event("contentBlockStop", {"contentBlockIndex": index}))
+    events.append(aws_event("messageStop", {"stopReason": whole["stopReason"]}))
+    return [*events, aws_event("metadata", {"usage": whole["usage"], "metrics": whole["metrics"]})]
+
+
+def aws_event(kind: str, value: Any, message: str = "event") -> bytes:
+    """An event of AWS's event stream: lengths, headers and payload, with checksums."""
+    names = {f":{message}-type": kind, ":content-type": "application/json", ":message-type": message}
+    headers = b"".join(
+        struct.pack(">B", len(name)) + name.encode() + b"\x07" + struct.pack(">H", len(text)) + text.encode()
+        for name, text in names.items()
+    )
+    payload = json.dumps(value).encode()
+    prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+    body = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
+    return body + struct.pack(">I", zlib.crc32(body))
+
+
 # -- the server -----------------------------------------------------------------------------------------
 
 
@@ -364,8 +402,9 @@ def _data(value: Any, kind: str = "") -> str:
 class Provider:
     """All APIs behind one port. ``reply`` replaces what is said: (status, body, headers).
 
-    A stream is sent in pieces of ``cut`` bytes; ``edit`` changes its text before, and after ``most`` bytes of it the
-    connection is closed; while ``open``, its body does not end. ``seconds`` pass before it, and after each piece.
+    A stream is sent in pieces of ``cut`` bytes; ``edit`` changes its text before, and ``frames`` each event of AWS.
+    After ``most`` bytes of it the connection is closed; while ``open``, its body does not end. ``seconds`` pass before
+    it, and after each piece.
     """
 
     def __init__(self) -> None:
@@ -376,6 +415,7 @@ class Provider:
         self.most: int | None = None
         self.open = False
         self.edit: Callable[[str], str] = str
+        self.frames: Callable[[bytes], bytes] = bytes
         self.seconds = 0.0
         self.requests: list[dict[str, Any]] = []
         self.connections = 0
@@ -411,10 +451,12 @@ class Provider:
             return await self._stream(events(self.says), writer)
         return await _send(writer, 200, whole(self.says), self.headers)
 
-    async def _stream(self, events: list[str], writer: asyncio.StreamWriter) -> bool:
-        given = {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked", **self.headers}
-        writer.write(_head(200, given))
-        data = self.edit("".join(events)).encode()
+    async def _stream(self, events: list[str] | list[bytes], writer: asyncio.StreamWriter) -> bool:
+        texts = [event for event in events if isinstance(event, str)]
+        kind = "text/event-stream; charset=utf-8" if texts else "application/vnd.amazon.eventstream"
+        writer.write(_head(200, {"content-type": kind, "transfer-encoding": "chunked", **self.headers}))
+        data = self.edit("".join(texts)).encode()
+        data += b"".join(self.frames(event) for event in events if isinstance(event, bytes))
         part = data if self.most is None else data[: self.most]
         for at in range(0, len(part), self.cut):
             piece = part[at : at + self.cut]
@@ -437,7 +479,7 @@ def _spoken(path: str) -> tuple[Any, Any]:
         ("/responses", response, response_events),
         ("/messages", message, message_events),
         ("enerateContent", content, content_events),
-        ("/converse", converse, None),
+        ("/converse", converse, converse_events),
     ):
         if part in path:
             return whole, events

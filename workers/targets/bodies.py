@@ -14,7 +14,7 @@ import msgspec
 
 from evalq.evalcore.records.json_values import MAX_ANSWER_DEPTH, deeper_than
 from evalq.workers.targets.answers import begin_of
-from evalq.workers.targets.events import EventReader, Joined, ServerEvent, StreamFailed
+from evalq.workers.targets.events import AwsEventReader, EventReader, Joined, ServerEvent, StreamFailed
 
 _SHOWN = 200
 NO_JSON = "the reply is not JSON"
@@ -111,6 +111,7 @@ _EVENTS_LONGER = 8
 _END_SECONDS = 0.5
 """How long evalq waits for the end of the body, after the stream said its end."""
 EVENT_STREAM = "text/event-stream"
+AWS_STREAM = "application/vnd.amazon.eventstream"
 _DONE = "[DONE]"
 
 
@@ -130,9 +131,15 @@ class StreamBody(msgspec.Struct):
     begin: str = ""
 
 
+def media_type(response: httpx.Response) -> str:
+    """What the reply says that it is."""
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower()
+
+
 async def read_stream(response: httpx.Response, most: int, joined: Joined, began: float) -> StreamBody:
     """Read events until their end. Raises httpx.HTTPError if the connection fails before it."""
-    reader, read = EventReader(most), StreamBody()
+    reader, read = (AwsEventReader if media_type(response) == AWS_STREAM else EventReader)(most), StreamBody()
     try:
         body = _Unpacked(response, most * _EVENTS_LONGER)
         async with contextlib.aclosing(body.of(response.aiter_raw())) as pieces:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from evalq.workers.targets.answers import FailureKind
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -76,6 +78,52 @@ class EventReader:
         elif name == b"event":
             self._type = text
         return None
+
+
+class AwsEventReader:
+    """Reads events of AWS's event stream (binary, with checksums) by botocore's parser.
+
+    An exception in the stream has its type after "exception:". `feed` raises StreamFailed for a damaged stream, and for
+    an event of more than ``most`` bytes.
+    """
+
+    def __init__(self, most: int = 1 << 30) -> None:
+        from botocore.eventstream import EventStreamBuffer  # the kind that streams so needs botocore
+
+        self._most, self._held = most, 0
+        self._buffer = EventStreamBuffer()
+
+    def feed(self, piece: bytes) -> list[ServerEvent]:
+        """The events that ``piece`` completes."""
+        from botocore.eventstream import ParserError
+
+        self._held += len(piece)
+        self._buffer.add_data(piece)
+        events = []
+        try:
+            for event in self._buffer:
+                self._held = 0
+                events.append(_aws_event(event.headers, event.payload))
+        except ParserError as error:
+            raise StreamFailed("server", f"the event stream is damaged: {error}") from None
+        if self._held > self._most:
+            raise StreamFailed("bad_output", f"an event of the stream is longer than max_bytes, {self._most}")
+        return events
+
+    def end(self) -> list[ServerEvent]:
+        """None: an event that is not whole was cut off."""
+        return []
+
+
+def _aws_event(headers: Mapping[str, Any], payload: bytes) -> ServerEvent:
+    kind = str(headers.get(":event-type", ""))
+    data = payload.decode(errors="replace") or "{}"
+    if headers.get(":message-type") == "exception":
+        kind = f"exception:{headers.get(':exception-type', '')}"
+    elif headers.get(":message-type") == "error":
+        kind = f"exception:{headers.get(':error-code', '')}"
+        data = msgspec.json.encode({"message": str(headers.get(":error-message", ""))}).decode()
+    return ServerEvent(kind, data)
 
 
 # -- what the events of a stream make --------------------------------------------------------------------

@@ -22,12 +22,14 @@ import msgspec
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets.answers import Failure, FailureKind, Quota, RateLimits, begin_of, off_loop
 from evalq.workers.targets.bodies import (
+    AWS_STREAM,
     EVENT_STREAM,
     NO_JSON,
     ReplyBody,
     StreamBody,
     decoded,
     has_surplus,
+    media_type,
     read_body,
     read_stream,
 )
@@ -266,8 +268,7 @@ class Web:
 
 
 def _is_stream(response: httpx.Response) -> bool:
-    kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower() == EVENT_STREAM
+    return media_type(response) in (EVENT_STREAM, AWS_STREAM)
 
 
 def _streamed(stream: StreamBody, asked: int, limits: RateLimits, status: int) -> Reply | Failure:

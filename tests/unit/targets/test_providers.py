@@ -19,12 +19,13 @@ from evalq.evalcore.model.calls import Served, Tokens
 from evalq.workers.targets import Answered, Call, Caller, Failure, load_targets
 from evalq.workers.targets.providers import azure
 from evalq.workers.targets.target import config_digest
-from tests.agents.providers import FINGERPRINT, MODEL, Provider, Says, running_provider
+from tests.agents.providers import FINGERPRINT, MODEL, Provider, Says, aws_event, running_provider
 
 KEY = "sk-never-to-be-seen"
 AWS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI-EXAMPLEKEY"}
 KINDS = ("openai", "azure", "responses", "anthropic", "gemini", "vertex", "bedrock")
 STREAMING = tuple(kind for kind in KINDS if kind != "bedrock")
+"""Those that stream texts: Bedrock streams in a form of its own."""
 CHAT = ("openai", "azure")
 WEATHER: tuple[tuple[str, dict[str, Any]], ...] = (("weather", {"city": "Köln", "days": 3}), ("time", {}))
 
@@ -89,7 +90,7 @@ def said_by(result: Answered | Failure) -> tuple[Any, ...]:
     return (result.text, calls, result.usage, result.served, result.finish_reason, result.limits)
 
 
-BOTH = [*((kind, False) for kind in KINDS), *((kind, True) for kind in STREAMING)]
+BOTH = [(kind, stream) for stream in (False, True) for kind in KINDS]
 
 
 @pytest.mark.parametrize(("kind", "stream"), BOTH)
@@ -511,7 +512,6 @@ def test_equal_endpoints_share_the_calls(tmp_path: Path) -> None:
         ({"base_url": 3}, "base_url: one address, or a list of them, each a text"),
         ({"base_url": ["http://h/v1", 3]}, "base_url: one address, or a list of them, each a text"),
         ({"options": {"stream": True}}, "set the key `stream` of the target instead"),
-        ({"kind": "bedrock", "region": "us-east-1", "stream": True}, "Bedrock streams in a form of its own"),
         ({"kind": "bedrock"}, "region: Field required"),
         ({"kind": "azure"}, "api_version: Field required"),
         ({"kind": "vertex"}, "project: Field required"),
@@ -690,3 +690,44 @@ def test_a_token_of_entra_has_one_source(tmp_path: Path) -> None:
         (tmp_path / "targets.yaml").write_text(json.dumps({"targets": {"t": {**bare, **more}}}))
         digests.add(config_digest(load_targets(tmp_path / "targets.yaml")["t"]))
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 7, 100])
+def test_bedrocks_stream_is_read_however_it_is_cut(cut: int, provider: tuple[Provider, str], tmp_path: Path) -> None:
+    """The same answer as without streaming."""
+    provider[0].says = Says(text="It left.", calls=WEATHER, thinks="Let me see.", cached=70, output=30)
+    provider[0].cut = cut
+    whole, streamed = (answer(tmp_path, entry("bedrock", provider[1], stream=stream)) for stream in (False, True))
+    assert said_by(streamed) == said_by(whole)
+    assert provider[0].requests[-1]["path"].endswith("/converse-stream")
+
+
+def _broken(frame: bytes) -> bytes:
+    return frame[:-5] + bytes([frame[-5] ^ 1]) + frame[-4:]
+
+
+@pytest.mark.parametrize(
+    ("frames", "most", "kind", "reason"),
+    [
+        (lambda frame: aws_event("throttlingException", {"message": "Slow"}, "exception"), None, "rate_limit", "Slow"),
+        (lambda frame: aws_event("validationException", {"message": "No"}, "exception"), None, "refused", "No"),
+        (
+            lambda frame: aws_event("internalServerException", {}, "exception"),
+            None,
+            "server",
+            "internalServerException",
+        ),
+        (lambda frame: b"" if b"messageStop" in frame else frame, None, "server", "cut off"),
+        (lambda frame: b"" if b"metadata" in frame else frame, None, "server", "cut off"),
+        (_broken, None, "server", "the event stream is damaged"),
+        (bytes, 300, "server", ""),
+    ],
+)
+def test_bedrocks_stream_that_fails_is_named(
+    frames: Any, most: int | None, kind: str, reason: str, provider: tuple[Provider, str], tmp_path: Path
+) -> None:
+    """An exception in it, a missing end, a wrong checksum, and a connection that ends too early."""
+    provider[0].frames, provider[0].most = frames, most
+    result = failure(tmp_path, entry("bedrock", provider[1], stream=True))
+    assert result.kind == kind, result.reason
+    assert reason in result.reason

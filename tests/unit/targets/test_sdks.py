@@ -15,7 +15,7 @@ import pytest
 
 from evalq.workers.targets import Answered, Call
 from tests.agents.providers import FINGERPRINT, MODEL, Provider, Says, running_provider
-from tests.unit.targets.test_providers import AWS, KEY, WEATHER, answer, ask, entry
+from tests.unit.targets.test_providers import AWS, KEY, WEATHER, answer, ask, entry, said_by
 
 TALK: tuple[dict[str, Any], ...] = (
     {"role": "user", "content": "Where is it?"},
@@ -341,7 +341,14 @@ def test_botocore_agrees(provider: tuple[Provider, str], tmp_path: Path, monkeyp
     shape = client.meta.service_model.operation_model("Converse").output_shape
     for says in SAYS:
         server.says = says
+        streamed = list(client.converse_stream(**asked)["stream"])
+        theirs = Sent(server)
+        own = evalqs(server, tmp_path, {**target, "stream": True})
+        assert (own.body, own.path) == (theirs.body, theirs.path)
+        assert own.headers() == theirs.headers()
         reply = client.converse(**asked)
+        assert streamed[-2]["messageStop"]["stopReason"] == reply["stopReason"]
+        assert streamed[-1]["metadata"]["usage"] == reply["usage"]
         theirs = Sent(server)
         del reply["ResponseMetadata"]
         assert not ParamValidator().validate(reply, shape).has_errors()
@@ -352,6 +359,7 @@ def test_botocore_agrees(provider: tuple[Provider, str], tmp_path: Path, monkeyp
         if says.refusal or says.finish == "content_filter":
             continue
         result = answer(tmp_path, target)
+        assert said_by(answer(tmp_path, {**target, "stream": True})) == said_by(result)
         blocks = reply["output"]["message"]["content"]
         assert result.text == "".join(block["text"] for block in blocks if "text" in block)
         calls = result.envelope.tool_calls if result.envelope is not None else ()

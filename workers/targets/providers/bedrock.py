@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
 import msgspec
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from evalq.evalcore.errors import ConfigError
 from evalq.workers.targets.answers import Call
+from evalq.workers.targets.events import cut_off, error_of
 from evalq.workers.targets.http import BaseUrls, each_of, shown, text_or_none, value_at
 from evalq.workers.targets.providers.chat import ModelClient, ModelReply, ModelTarget, OtherFormat
 from evalq.workers.targets.providers.turns import (
@@ -53,12 +54,6 @@ class BedrockTarget(ModelTarget):
         "the request (toolConfig, guardrailConfig, ...)",
     )
 
-    @model_validator(mode="after")
-    def _no_stream(self) -> BedrockTarget:
-        if self.stream:
-            raise PydanticCustomError("stream", "stream: Bedrock streams in a form of its own, which is not read here")
-        return self
-
     def address(self) -> str:
         """The region, and the model."""
         return f"{shown(self.bases)} {self.model}"
@@ -83,7 +78,9 @@ class BedrockClient(ModelClient):
     what: ClassVar[str] = "a reply of Converse"
 
     def __init__(self, target: BedrockTarget, folder: Path, key: str | None, environment: Mapping[str, str]) -> None:
-        path = f"model/{quote(target.model, safe='')}/converse"
+        path = f"model/{quote(target.model, safe='')}/converse{'-stream' if target.stream else ''}"
+        if target.stream:
+            _require_botocore()  # which reads the stream
         urls = [f"{url.rstrip('/')}/{path}" for url in each_of(target.bases)]
         sign = None if key is not None else _Signed(target.region, target.profile, environment)
         super().__init__(target, folder, urls, key, sign=sign)
@@ -134,6 +131,76 @@ class BedrockClient(ModelClient):
             served={"model": value_at(value, ("trace", "promptRouter", "invokedModelId"))},
         )
 
+    @staticmethod
+    def _joining() -> ConverseEvents:
+        return ConverseEvents()
+
+
+class ConverseEvents:
+    """The events of a streamed Converse, joined."""
+
+    def __init__(self) -> None:
+        self.done = self.written = False
+        self._whole: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+
+    def take(self, event: str, value: Any) -> None:
+        """Add an event."""
+        if event.startswith("exception:"):
+            message = value.get("message") if isinstance(value, Mapping) else None
+            error = {"type": event.partition(":")[2], "message": message}
+            raise error_of(error, "the stream ended with an error")
+        if not isinstance(value, Mapping):
+            return
+        if event == "messageStop":
+            self._whole["stopReason"] = value.get("stopReason")
+        elif event == "metadata":
+            self._whole |= {key: value[key] for key in ("usage", "metrics", "trace") if key in value}
+            self.done = True
+        elif event in ("contentBlockStart", "contentBlockDelta"):
+            self._add(value)
+
+    def _add(self, value: Mapping[str, Any]) -> None:
+        index = value.get("contentBlockIndex")
+        block = self._blocks.setdefault(index if isinstance(index, int) else len(self._blocks), {})
+        use = value_at(value, ("start", "toolUse"))
+        if isinstance(use, Mapping):
+            block["toolUse"] = {**use, "input": ""}
+            self.written = True
+        delta = value.get("delta")
+        if not isinstance(delta, Mapping):
+            return
+        self.written = True
+        if isinstance(delta.get("text"), str):
+            block["text"] = block.get("text", "") + delta["text"]
+        if isinstance(part := value_at(delta, ("toolUse", "input")), str):
+            block.setdefault("toolUse", {"input": ""})["input"] += part
+        reasoning = delta.get("reasoningContent")
+        for name, said in reasoning.items() if isinstance(reasoning, Mapping) else ():
+            held = block.setdefault("reasoningContent", {})
+            if name == "redactedContent":
+                held[name] = said
+            elif isinstance(said, str):
+                text = held.setdefault("reasoningText", {})
+                text[name] = text.get(name, "") + said
+
+    def value(self) -> Any:
+        """The reply of Converse. Raises StreamFailed if its end is missing."""
+        if not self.done or "stopReason" not in self._whole:
+            raise cut_off("it has no messageStop and metadata")
+        blocks = [_whole_block(block) for _, block in sorted(self._blocks.items())]
+        return {"output": {"message": {"role": "assistant", "content": blocks}}, **self._whole}
+
+
+def _whole_block(block: dict[str, Any]) -> dict[str, Any]:
+    """A block with the arguments of its tool as data; as a text if they are no JSON."""
+    if "toolUse" not in block:
+        return block
+    written = block["toolUse"]["input"]
+    with contextlib.suppress(msgspec.DecodeError):
+        written = msgspec.json.decode(written or "{}")
+    return {**block, "toolUse": {**block["toolUse"], "input": written}}
+
 
 def _message(turn: TalkTurn) -> dict[str, Any]:
     return {"role": "assistant" if turn.assistant else "user", "content": [_block(part) for part in turn.parts]}
@@ -158,14 +225,19 @@ def _block(part: Part) -> dict[str, Any]:
     return part.part
 
 
+def _require_botocore() -> None:
+    try:
+        import botocore.session  # noqa: F401 - to say now that it is missing
+    except ImportError:
+        raise ConfigError(_EXTRA) from None
+
+
 class _Signed:
     """Signs requests with the credentials that botocore finds: variables, profiles, roles, the machine's own."""
 
     def __init__(self, region: str, profile: str | None, environment: Mapping[str, str]) -> None:
-        try:
-            import botocore.session
-        except ImportError:
-            raise ConfigError(_EXTRA) from None
+        _require_botocore()
+        import botocore.session
         from botocore.credentials import Credentials
         from botocore.exceptions import BotoCoreError
 
