@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ def main() -> int:
         scenarios = [failovers(seed, asked.failovers, asked.subject) for seed in seeds]
     else:
         scenarios = [draw(seed, asked.only, naive, asked.sweep) for naive in setups for seed in seeds]
+    if asked.guests:
+        # Their workers make no live calls.
+        scenarios = [replace(each, guests=True) for each in scenarios if each.evaluation not in SWEEPS]
     bad = 0
     with (
         tempfile.TemporaryDirectory(prefix="evalq-chaos-inputs-") as inputs,
@@ -72,6 +76,11 @@ def _parse() -> Any:
     parser.add_argument("--subject", choices=list(FAILOVERS), default="sweep", help="of --failovers")
     parser.add_argument("--parallel", type=int, default=1, metavar="K", help="runs side by side")
     parser.add_argument("--naive", action="store_true", help="the negative control, both its forms, instead of evalq")
+    parser.add_argument(
+        "--guests",
+        action="store_true",
+        help="in another application's workers; give --out and --first-seed",
+    )
     asked = parser.parse_args()
     if asked.failovers:
         asked.only = failovers(0, asked.failovers, asked.subject).only

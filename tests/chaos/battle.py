@@ -22,7 +22,7 @@ from tests.chaos.faults import FAULTS
 from tests.chaos.naive.stage import NaiveStage
 from tests.chaos.recovery import POLL_SECONDS, UNHURRIED_SECONDS
 from tests.chaos.scenario import NAIVE, Planned, Scenario
-from tests.chaos.stage import Stage, hosts_of
+from tests.chaos.stage import GuestStage, Stage, hosts_of
 from tests.chaos.subjects import Workshop
 from tests.chaos.sweeps import SWEEPS, SweepStage
 from tests.chaos.verdict import Verdict, code, judge
@@ -60,7 +60,8 @@ def fight(
         net = None
         if any(FAULTS[one.fault].needs_network for one in planned):
             net = stack.enter_context(network.network(str(scenario.seed) + scenario.naive[:1], hosts_of(scenario)))
-        kind = NaiveStage if scenario.naive else SweepStage if scenario.evaluation in SWEEPS else Stage
+        own = GuestStage if scenario.guests else Stage
+        kind = NaiveStage if scenario.naive else SweepStage if scenario.evaluation in SWEEPS else own
         subject = workshop.sweep(scenario.evaluation) if kind is SweepStage else workshop.subject(scenario.evaluation)
         stage = kind(scenario, subject, folder, net)
         stack.callback(stage.close)
@@ -148,7 +149,7 @@ def _line(scenario: Scenario, stage: Stage, verdict: Verdict, skipped: str, seco
     line = {
         "seed": scenario.seed,
         "only": scenario.only,
-        "setup": NAIVE[scenario.naive],
+        "setup": "evalq in the workers of another application" if scenario.guests else NAIVE[scenario.naive],
         "evaluation": stage.subject.evaluation,
         "server": f"{'redis' if scenario.redis else 'embedded'}, aof {scenario.aof}",
         "fleet": f"{scenario.workers} x {scenario.concurrency}" + (", blobs" if scenario.elsewhere else ""),

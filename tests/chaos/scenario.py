@@ -48,6 +48,8 @@ class Scenario:
     faults: tuple[Planned, ...]
     naive: str = ""
     only: str = ""
+    guests: bool = False
+    """Whether the workers are those of another Celery application, with evalq in it."""
     exact: bool = False
     """Whether nothing but servers die, so that what a run tells of its calls must be what the agent counted."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -204,7 +205,7 @@ class Stage:
     def add_sick_worker(self) -> None:
         """A worker that cannot load the run's evaluator, as on a host where a library is missing."""
         module = f"evalq.evalcore.evaluators.{self.subject.args[0]}"
-        sick = self._group(self._worker_command(), "sick", "w0", CHAOS_BROKEN=module)
+        sick = self._group(self._worker_command(), "sick", "w0", CHAOS_BROKEN=module, **self._of_worker())
         sick.replaced = True
         self.groups.append(sick)
 
@@ -289,7 +290,11 @@ class Stage:
     # -- supervision -------------------------------------------------------------------------------------
 
     def _add_worker(self, host: str) -> None:
-        self.groups.append(self._group(self._worker_command(), f"worker-{len(self.groups)}", host))
+        self.groups.append(self._group(self._worker_command(), f"worker-{len(self.groups)}", host, **self._of_worker()))
+
+    def _of_worker(self) -> dict[str, str]:
+        """Variables of a worker alone."""
+        return {}
 
     def _start_producer(self, command: list[str]) -> None:
         self._started = time.monotonic()
@@ -329,3 +334,16 @@ def _to_be_tried_again(said: str) -> bool:
 
 def _bytes(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
+
+
+class GuestStage(Stage):
+    """evalq in the workers of another Celery application, on kombu's own transport."""
+
+    def _worker_command(self) -> list[str]:
+        command = [sys.executable, "-m", "celery", "-A", "tests.integration.shop_with_evalq", "worker"]
+        return [*command, "-Q", "celery,evalq", "-l", "warning", "--concurrency", str(self.scenario.concurrency)]
+
+    def _of_worker(self) -> dict[str, str]:
+        url = self.server.url if self._rabbit is None else self._rabbit.url
+        given = {"SHOP_BROKER": url, "SHOP_LOG": str(self.folder / "shop.log"), "EVALQ_LEDGER": self.server.url}
+        return given | ({"EVALQ_ROOTS": str(self.folder / "nothing")} if self.scenario.elsewhere else {})

@@ -136,7 +136,7 @@ def test_a_worker_without_the_settings_sends_nothing(server: Server, fleet: Flee
 def test_titles_without_a_ledger(server: Server) -> None:
     """A run that the ledger does not know, and damaged names, give a plain title; a lost server is left alone."""
     now = [0.0]
-    titles = TaskTitles(Settings(broker=server.url), clock=lambda: now[0])
+    titles = TaskTitles(lambda: Settings(broker=server.url), clock=lambda: now[0])
     hint = Hint("r1", 2, 0)
     plain = ("evalq.evaluate", "chunk 3 of run r1")
     assert titles.of(hint) == plain

@@ -56,7 +56,7 @@ class TaskTitles:
     The main process asks, between its messages, and waits for half a second at most.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: Callable[[], Settings], clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
         self._known: OrderedDict[str, _Title] = OrderedDict()
@@ -84,7 +84,8 @@ class TaskTitles:
         meta = RunKeys.of(run).meta
         try:
             if self._client is None:
-                self._client = connect(self._settings.ledger_address, self._settings, _ANSWER_SECONDS, again=False)
+                settings = self._settings()
+                self._client = connect(settings.ledger_address, settings, _ANSWER_SECONDS, again=False)
             pipe = self._client.pipeline(transaction=False)
             pipe.hmget(meta, "label", "chunks")
             pipe.hexists(meta, "seal")
@@ -106,7 +107,8 @@ def request_class(titles: TaskTitles) -> type:
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
             self._kwargsrepr = "{}"
-            self._take_title()
+            if self._eventer and self._eventer.enabled:
+                self._take_title()
 
         def _take_title(self) -> None:
             try:

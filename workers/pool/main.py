@@ -87,7 +87,7 @@ def run_worker(
     worker_process_shutdown.connect(_flush)
     if not quiet:
         worker_ready.connect(lambda **_: print_ready(settings, name), weak=False)
-    attendant = _Attendant(settings, name)
+    attendant = Attendant(settings, name)
     # Before the first chunk: the heartbeat shows later whether a process died alone or with its worker.
     attendant.arrive()
     threading.Thread(target=attendant.attend, name="evalq-attendant", daemon=True).start()
@@ -205,29 +205,47 @@ def _flush(**_: Any) -> None:
 
 
 def _app(settings: Settings, name: str, *, alone: bool) -> Any:
-    """The application with its task; each pool process opens its own connection to the ledger.
-
-    ``alone``: each also has its own process group.
-    """
+    """The application with its task. ``alone``: each pool process has its own process group."""
     app = make_app(settings)
+    app.events_cls = BoundedEvents
+
+    def began() -> ChunkRunner:
+        if alone:
+            leave_group()
+        ChunkLimits.of(settings).bound_memory()
+        return chunk_runner(settings, name)
+
+    shown = {"Request": request_class(TaskTitles(lambda: settings))} if settings.is_open else {}
+    add_task(app, began, **shown)
+    return app
+
+
+def chunk_runner(settings: Settings, name: str) -> ChunkRunner:
+    """A runner of this process, with a connection of its own, for the worker ``name``."""
+    return ChunkRunner(RunLedger(connect(settings.ledger_address, settings), settings), settings, name)
+
+
+def add_task(
+    app: Any,
+    began: Callable[[], ChunkRunner],
+    around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    **options: Any,
+) -> None:
+    """Add evalq's task to a Celery application.
+
+    ``began`` makes the runner of a pool process after its fork: processes must not share the parent's connection, and a
+    memory bound counts from the present use of the process. Each chunk is computed inside ``around()``.
+    """
     runners: dict[int, ChunkRunner] = {}
 
     def runner() -> ChunkRunner:
         pid = os.getpid()
         if pid not in runners:
-            # After a fork: processes must not share the parent's connection, and the memory bound counts from the
-            # present use of this process.
             runners.clear()
-            if alone:
-                leave_group()
-            ChunkLimits.of(settings).bound_memory()
-            runners[pid] = ChunkRunner(RunLedger(connect(settings.ledger_address, settings), settings), settings, name)
+            runners[pid] = began()
         return runners[pid]
 
-    shown = {"Request": request_class(TaskTitles(settings))} if settings.is_open else {}
-    app.events_cls = BoundedEvents
-
-    @app.task(name=TASK, acks_late=True, ignore_result=True, **shown)  # type: ignore[untyped-decorator]  # Celery is untyped
+    @app.task(name=TASK, acks_late=True, ignore_result=True, **options)  # type: ignore[untyped-decorator]  # Celery is untyped
     def evaluate(run: object, seq: object, epoch: object) -> None:
         try:  # a broker other than Redis delivers without `evalq.workers.broker.transport`
             hint = msgspec.convert([run, seq, epoch], Hint)
@@ -235,8 +253,9 @@ def _app(settings: Settings, name: str, *, alone: bool) -> Any:
             log.warning("a message that evalq did not write was dropped: %s", error)
             return
         try:
-            mine = runner()
-            mine.evaluate(hint.run, hint.seq, hint.epoch)
+            with around():
+                mine = runner()
+                mine.evaluate(hint.run, hint.seq, hint.epoch)
         except Exception:
             # Do not let Celery report it: a traceback longer than a pipe's buffer reaches its main process in parts,
             # and if that loses the broker between two parts, it reads on in the middle and ends. The chunk is published
@@ -246,10 +265,8 @@ def _app(settings: Settings, name: str, *, alone: bool) -> Any:
         if mine.rest:
             time.sleep(mine.rest)  # before the message is acknowledged, so that this process takes no other
 
-    return app
 
-
-class _Attendant:
+class Attendant:
     """Runs beside the pool, in the main process: sends heartbeats, and tends runs without a producer."""
 
     def __init__(self, settings: Settings, name: str, timings: Timings = TIMINGS) -> None:

@@ -89,7 +89,7 @@ def test_a_worker_forks_no_process_while_it_connects_beside_its_pool(monkeypatch
         raise OSError("no server")
 
     monkeypatch.setattr(pool, "connect", connecting)
-    attendant = pool._Attendant(Settings(broker="redis://h"), "w")
+    attendant = pool.Attendant(Settings(broker="redis://h"), "w")
     thread = threading.Thread(target=attendant.attend)
     thread.start()
     inside.wait()

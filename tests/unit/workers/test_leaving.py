@@ -22,7 +22,7 @@ from tests.integration.ports import free_port
 def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves while its attendant is telling that it lives: it is off the list when both are done."""
     begun, go_on, real = threading.Event(), threading.Event(), Heartbeats.beat
-    attendant = main._Attendant(Settings(broker=server.url), "w", Timings(beat=0.01))
+    attendant = main.Attendant(Settings(broker=server.url), "w", Timings(beat=0.01))
     attendant.arrive()
 
     def slow(self: Heartbeats, worker: str, facts: Mapping[str, str | int], seconds: float) -> None:
@@ -45,7 +45,7 @@ def test_a_beat_under_way_does_not_bring_a_worker_back(server: Server, monkeypat
 def test_a_worker_whose_queues_are_away_is_still_reported_as_living(server: Server) -> None:
     """Its ledger is on another server: what its processes have taken is computed and committed there meanwhile."""
     settings = Settings(broker=f"redis://127.0.0.1:{free_port()}", ledger=server.url)
-    attendant = main._Attendant(settings, "w", Timings(beat=0.01))
+    attendant = main.Attendant(settings, "w", Timings(beat=0.01))
     for _ in range(2):
         server.client.delete(SHARED.worker + "w")
         with pytest.raises(BrokerUnreachable):
