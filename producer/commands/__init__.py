@@ -15,7 +15,7 @@ GROUPS = {
     "Look": ("view", "report", "list", "history"),
     "Decide": ("compare", "gate", "baseline", "check-regressions", "comment"),
     "Operate": (
-        *("status", "watch", "resume", "pause", "retry", "extend", "cancel", "prune"),
+        *("status", "watch", "resume", "pause", "ctl", "retry", "extend", "cancel", "prune"),
         *("targets", "worker", "schema", "exporter", "doctor"),
     ),
 }

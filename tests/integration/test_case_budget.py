@@ -95,7 +95,7 @@ def test_the_ledger_counts_tries_of_dead_processes_and_of_those_that_give_back(t
         ledger.offer("r", [Prompt("a", "a", "q"), Prompt("b", "a", "q")])
         assert ledger.claim("r", "dead", 2, 0.05)[1] == [0, 1]
         for _ in range(2):  # the reply was lost, and it comes again
-            assert ledger.begin("r", "dead", {0: 1}, budget=True) == {0}
+            assert ledger.begin("r", "dead", {0: 1}) == {0}
 
         def taken_back() -> bool:
             ledger.claim("r", "next", 0, 600)
@@ -105,7 +105,7 @@ def test_the_ledger_counts_tries_of_dead_processes_and_of_those_that_give_back(t
         assert (ledger.used("r", 0).tries, ledger.used("r", 1)) == (1, Used())
         assert 0 <= ledger.used("r", 0).seconds < 5
         assert ledger.claim("r", "next", 2, 600)[1] == [0, 1]
-        ledger.begin("r", "next", {0: 1}, budget=True)
+        ledger.begin("r", "next", {0: 1})
         for _ in range(2):
             ledger.keep_used("r", "next", {0: Used(4, 2.5, 0.25)})
         ledger.keep_used("r", "another", {0: Used(9, 9.0, 9.0)})

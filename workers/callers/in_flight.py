@@ -23,7 +23,6 @@ from evalq.workers.fair_shares import Path
 from evalq.workers.ledger.calls import CallLedger
 from evalq.workers.ledger.sweep_model import Result, SweepHeader
 from evalq.workers.targets import Answered, Call, Failure, Tries, attempt
-from evalq.workers.targets.target import CaseBudget
 
 log = logging.getLogger("evalq.calls")
 
@@ -339,15 +338,13 @@ class InFlightCalls:
 
     async def _note_attempts(self) -> None:
         """Note attempts in batches: those that come up during one round trip go with the next."""
-        budget = self._session.named.target.case_budget != CaseBudget()
         while self._to_note:
             some, self._to_note = self._to_note, {}
             numbers = {call: number for call, (number, _) in some.items()}
             allowed: set[int] | None = None
             while allowed is None:
                 try:
-                    begin = partial(self._calls.begin, self._header.run, self._holder, numbers, budget=budget)
-                    allowed = await asyncio.to_thread(begin)
+                    allowed = await asyncio.to_thread(self._calls.begin, self._header.run, self._holder, numbers)
                 except (redis.RedisError, OSError):
                     await asyncio.sleep(_RETRY_SECONDS)
             for call, (_, permission) in some.items():

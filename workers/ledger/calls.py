@@ -139,14 +139,14 @@ class CallLedger(Scripts):
         except msgspec.DecodeError as error:
             raise WireError(f"a prompt is not what evalq writes: {error}") from error
 
-    def begin(self, run: str, holder: str, begun: Mapping[int, int], *, budget: bool = False) -> set[int]:
+    def begin(self, run: str, holder: str, begun: Mapping[int, int]) -> set[int]:
         """Note that attempts begin, {call: number of the attempt}; returns the calls that may be made.
 
-        If the process dies, only these attempts count as lost: its other calls were never paid. With ``budget`` they
-        count as tries of their cases, too.
+        If the process dies, only these attempts count as lost, and as tries of their cases: its other calls were never
+        paid.
         """
         rows = (field for item in begun.items() for field in item)
-        return {int(call) for call in self.step("begin", run, holder, int(budget), *rows)}
+        return {int(call) for call in self.step("begin", run, holder, *rows)}
 
     def used(self, run: str, call: int) -> Used:
         """What other processes used of the budget of a call's case."""

@@ -113,6 +113,7 @@ class SweepKeys(NamedTuple):
     kept: str  # {held call: attempts begun in this hold that its conversation has}
     talked: str  # {call: attempts of earlier holds that its conversation has}
     used: str  # {call: "tries seconds cost" of earlier holds; "at <call>": when its first try of this hold began}
+    aside: str  # cases that a user holds back
 
     @classmethod
     def of(cls, run: str) -> Self:

@@ -9,6 +9,9 @@ local state = {}
 local flat = redis.call('HGETALL', keys.state)
 for i = 1, #flat, 2 do state[flat[i]] = tonumber(flat[i + 1]) end
 local function of(name, default) return state[name] or default end
+-- What a user set in mid-run (evalq ctl) goes before what processes have in their targets files.
+ask.requests_per_minute = of('set_rate', ask.requests_per_minute)
+ask.max_concurrency = of('set_in_flight', ask.max_concurrency)
 
 -- The server's clock may step back. Shift stored times by the step since the exchange that stored them; and bound each by
 -- the furthest that this script ever puts it ahead.
@@ -29,6 +32,12 @@ ask.served_at = math.min(ask.served_at, now)
 for _, refusal in ipairs(ask.refusals) do refusal[1] = math.min(refusal[1], now) end
 local start = ceiling < math.huge and ceiling or policy.start_per_second
 local rate, good, grown = of('rate', start), of('good', 0), of('grown', 0)
+-- Another limit than at the last exchange holds at once: a call that was due by the old rate need not wait for it.
+local limit = ceiling < math.huge and ceiling or -1
+if of('limit', limit) ~= limit then
+  if limit > 0 and good == 0 then rate = limit end
+  state.next_call = nil
+end
 
 -- The rate `grown` seconds after a refusal, as a share of the last good rate. It rises quickly to `return_to`; then ever
 -- flatter to 1, within `probe_calls` calls for each refusal of the last probe, so that the refused share is bounded for any
@@ -143,6 +152,8 @@ while #starts < most do
 end
 next_token = bounded(next_token)
 local crowded = again == 0 and #starts < ask.wanted
+-- At the latest after a second: a user may have set another limit.
+again = math.min(again, 1000)
 if crowded then again = math.ceil(policy.poll_seconds * 1000) end
 
 local in_flight = ask.in_flight + #starts
@@ -154,7 +165,7 @@ end
 local kept = {
   rate = rate, good = good, grown = grown, at = now, limited_at = of('limited_at', 0), expected = expected,
   next_call = next_call, next_token = next_token, stepped_at = stepped_at, doubled_at = of('doubled_at', 0), held_at = held_at, streak = streak,
-  asked_wait = asked_wait, cost = math.max(1, cost), passing = passing, passing_at = passing_at,
+  asked_wait = asked_wait, cost = math.max(1, cost), passing = passing, passing_at = passing_at, limit = limit,
 }
 if ask.told == 0 and not state.expected then kept.expected = nil end
 for name, value in pairs(kept) do redis.call('HSET', keys.state, name, string.format('%.17g', value)) end

@@ -23,7 +23,8 @@ local held = redis.call('HGETALL', keys.held)
 for i = 1, #held, 2 do add(held[i + 1], 1 + (redis.call('HGET', keys.retries, held[i]) or 0)) end
 for _, one in ipairs(redis.call('SMEMBERS', keys.lost)) do add(string.match(one, '^%S+'), 1) end
 local waiting_for_reports = unsettled() and 1 or 0
-local left = next_call(number('cases'), number('total')) and 1 or 0
+local cases, total = number('cases'), number('total')
+local left = (next_call(cases, total) or held_back(cases, total)) and 1 or 0
 local meta = redis.call('HGETALL', keys.meta)
 for i = 1, #meta, 2 do
   if meta[i] == 'sweep' then meta[i + 1] = '' end

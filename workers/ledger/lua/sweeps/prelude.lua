@@ -37,7 +37,7 @@ end
 local function keeps() return true end
 local function wanted(call, cases)
   return redis.call('SISMEMBER', keys.recorded, call) == 0 and redis.call('HEXISTS', keys.held, call) == 0
-    and redis.call('SISMEMBER', keys.halted, call % cases) == 0
+    and redis.call('SISMEMBER', keys.halted, call % cases) == 0 and redis.call('SISMEMBER', keys.aside, call % cases) == 0
 end
 -- The next call that is wanted and that nobody has; nil if there is none. It stays where it is.
 local function next_call(cases, total)
@@ -52,6 +52,17 @@ local function next_call(cases, total)
   while cursor < total and not wanted(cursor, cases) do cursor = cursor + 1 end
   if cursor > first then redis.call('HSET', keys.meta, 'cursor', cursor) end
   return cursor < total and cursor or nil
+end
+-- Whether calls are left of cases that a user holds back: the sweep waits for them.
+local function held_back(cases, total)
+  for _, case in ipairs(redis.call('SMEMBERS', keys.aside)) do
+    if redis.call('SISMEMBER', keys.halted, case) == 0 then
+      for call = tonumber(case), total - 1, cases do
+        if redis.call('SISMEMBER', keys.recorded, call) == 0 then return true end
+      end
+    end
+  end
+  return false
 end
 local function lost_name(holder, call, attempt) return holder .. ' ' .. call .. (attempt > 1 and ' ' .. attempt or '') end
 -- Uncounts lost attempts of a call whose result came after all. Returns whether there were any.
