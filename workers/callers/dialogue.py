@@ -20,6 +20,8 @@ from evalq.workers.targets.caller import Caller
 
 _LONGEST_RESULT = 1 << 20
 """The most characters of a tool's result that the model is shown."""
+_MOST_BYTES = 24 << 20
+"""The longest conversation: what another process needs to go on is twice as long, and has to fit into the ledger."""
 
 
 class _Said(msgspec.Struct, frozen=True, array_like=True):
@@ -206,7 +208,14 @@ class Dialogue:
         return not stop
 
     def checked(self, result: Answered | Failure) -> Answered | Failure:
-        """The result of the next call; of one of the simulated user, a failure unless a user could say it."""
+        """The result of the next call; a failure if the conversation with it is too long to be kept.
+
+        Of one of the simulated user, a failure unless a user could say it.
+        """
+        if isinstance(result, Answered) and self.turns and self._size(result) > _MOST_BYTES:
+            fields = {name: getattr(result, name) for name in _REPLY}
+            reason = f"the conversation is longer than {_MOST_BYTES:,} bytes"
+            result = Failure(**{**fields, "kind": "bad_output", "reason": reason, "text": ""})
         if not self.of_user:
             return result
         if isinstance(result, Failure):
@@ -217,6 +226,11 @@ class Dialogue:
             return msgspec.structs.replace(result, by=BY_USER)
         fields = {name: getattr(result, name) for name in _REPLY}
         return Failure(**{**fields, "kind": kind, "reason": reason, "by": BY_USER})
+
+    def _size(self, answer: Answered) -> int:
+        """The bytes of the conversation with this answer."""
+        calls = [recorded_form(call) for call in self._calls]
+        return len(msgspec.json.encode([self._messages, calls, answer.text, answer.envelope]))
 
     def _fault(self, answer: Answered) -> tuple[FailureKind, str]:
         """The kind of failure and the reason why a user could not say it; empty if one could."""

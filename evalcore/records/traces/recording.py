@@ -13,6 +13,7 @@ import msgspec
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.files import replacing
+from evalq.evalcore.model.manifest import MAX_RECORD_BYTES
 from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES, Source, discover
 from evalq.evalcore.records.traces.answers import answer_of
 from evalq.evalcore.records.traces.otlp import Gathered, Trace
@@ -58,7 +59,7 @@ def record_traces(
                 left_out += 1
                 continue
             rootless += line.get("extra", {}).get("root") == "missing"
-            lines.add(int(line.pop("start", 0)), trace.id, msgspec.json.encode(line))
+            lines.add(int(line.pop("start", 0)), trace.id, _encoded(line))
         for line in gathered.recorded_lines():
             if not keeps(line.get("extra") or {}):
                 left_out += 1
@@ -66,7 +67,7 @@ def record_traces(
             start, name = line.pop("start", 0), f"{line['case']}\n{line.get('repeat', 0)}"
             identity = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
             known = type(start) is int and 0 <= start < 1 << 63
-            lines.add(start if known else 0, identity, msgspec.json.encode(line))
+            lines.add(start if known else 0, identity, _encoded(line))
         lines.close()
         if not lines.count:
             raise InputError("there are no traces", _why_none(sources, gathered, left_out))
@@ -95,7 +96,7 @@ def write_traces(traces: Iterable[Trace], path: Path, keeps: Keeps) -> Written:
         if not keeps(line.get("extra", {})):
             left_out += 1
             continue
-        lines.append((int(line.pop("start", 0)), trace.id, msgspec.json.encode(line)))
+        lines.append((int(line.pop("start", 0)), trace.id, _encoded(line)))
         made = line.get("tool_calls", ())
         calls += len(made)
         failed += sum(call.get("error") is not None for call in made)
@@ -103,6 +104,15 @@ def write_traces(traces: Iterable[Trace], path: Path, keeps: Keeps) -> Written:
     with replacing(path) as out:
         out.writelines(line + b"\n" for _, _, line in sorted(lines))
     return Written(len(lines), left_out, calls, failed, ended)
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    """The line of a trace, or that it is too long: a record that cannot be read would end the run of all."""
+    data = msgspec.json.encode(line)
+    if len(data) <= MAX_RECORD_BYTES:
+        return data
+    error = f"what the trace says is longer than {MAX_RECORD_BYTES:,} bytes"
+    return msgspec.json.encode({"case": line["case"], "trace": line.get("trace"), "error": error})
 
 
 def _distinct(sources: Sequence[Source]) -> list[Source]:

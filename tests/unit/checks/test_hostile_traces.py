@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from evalq.evalcore.errors import InputError
-from evalq.evalcore.records.traces import otlp_files
+from evalq.evalcore.records.traces import otlp_files, recording
 from evalq.evalcore.records.traces.answers import answer_of
 from evalq.evalcore.records.traces.otlp import Trace, TraceSpan
 from evalq.evalcore.records.traces.recording import record_traces
@@ -63,6 +63,15 @@ def test_a_line_without_an_end_is_not_held(end: bytes, tmp_path: Path, monkeypat
     lines = {line["case"]: line for line in lines_of(file, tmp_path / "run")}
     assert "t.jsonl:2" in lines[name]["error"]
     assert len(lines) == (3 if end else 2)
+
+
+def test_a_trace_that_says_too_much_has_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that is too long to be read would end the run of all traces."""
+    monkeypatch.setattr(recording, "MAX_RECORD_BYTES", 10_000)
+    spans = [*agent(1), span(2, 1, output__value="x" * 10_000)]
+    lines = {line["case"]: line for line in lines_of(write(tmp_path / "t.jsonl", request(spans)), tmp_path / "run")}
+    assert lines[f"{2:032x}"]["error"] == "what the trace says is longer than 10,000 bytes"
+    assert lines[f"{1:032x}"]["output"] == "Seoul: 21"
 
 
 def test_no_span_at_all_says_so(tmp_path: Path) -> None:
