@@ -17,7 +17,6 @@ from evalq.producer.comparing.decision_files import (
 )
 from evalq.producer.comparing.gating import Mode, candidates_of, gate_runs, load_policy, located
 from evalq.producer.comparing.operands import folders_of
-from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text
 from evalq.producer.invocation.invocation import Invocation, command, echo_markdown, next_step
 from evalq.producer.invocation.options import (
     Finite,
@@ -32,7 +31,6 @@ from evalq.producer.invocation.options import (
     recorded_options,
 )
 from evalq.producer.invocation.options import allow_inconclusive as may_be_inconclusive
-from evalq.producer.lifecycle.gate import ConfirmOptions, confirm_runs
 
 _OPTIONS_OF = {
     "confirm": (("targets", "calls", "base_target"), "calls the targets again; without it a gate makes no calls"),
@@ -60,8 +58,7 @@ def _gate(
     if invocation.start.dry_run:
         check_decision_outputs(outputs, reads)
         _refuse_idle(confirm=confirm, dry_run=True)
-        plan = RunPlan(invocation.live.repeat, cases, rate)
-        return _plan(invocation, load_policy(policy), candidates, baseline, plan, as_json)
+        return _plan(invocation, load_policy(policy), candidates, baseline, (cases, rate), as_json)
     with errors_written("gate", outputs, reads), invocation.servers() as servers:
         _refuse_idle(confirm=confirm, dry_run=False)
         if not candidates:
@@ -69,6 +66,8 @@ def _gate(
         rules, runs = load_policy(policy), candidates_of(candidates, servers)
         with located(policy, rules):
             if confirm:
+                from evalq.producer.lifecycle.gate import ConfirmOptions, confirm_runs  # most gates make no calls
+
                 options = ConfirmOptions(
                     folders_of(candidates), invocation.backend(), invocation.output.reporter("calls"), base_target
                 )
@@ -88,8 +87,16 @@ def _refuse_idle(**given: bool) -> None:
 
 
 def _plan(
-    invocation: Invocation, policy: Policy, candidates: tuple[str, ...], baseline: str, plan: RunPlan, as_json: bool
+    invocation: Invocation,
+    policy: Policy,
+    candidates: tuple[str, ...],
+    baseline: str,
+    expected: tuple[int, float],
+    as_json: bool,
 ) -> int:
+    from evalq.producer.comparing.planning import RunPlan, outlook, outlook_text  # only for a plan
+
+    plan = RunPlan(invocation.live.repeat, *expected)
     with invocation.servers() as servers:
         found = outlook(policy, candidates_of(candidates, servers), baseline, plan, servers)
     if as_json:

@@ -27,7 +27,6 @@ from evalq.producer.comparing.formats import (
     write_summary,
     write_svg,
 )
-from evalq.producer.comparing.html import write_page
 from evalq.producer.comparing.outcome import ComparedRuns, DecisionOutcome, of_comparisons, of_decision, of_error
 from evalq.producer.invocation.help import HelpfulCommand
 from evalq.producer.invocation.invocation import echo_markdown, next_step
@@ -44,11 +43,17 @@ def _document(outcome: DecisionOutcome, name: str) -> bytes:
         return json.dumps(outcome.document, allow_nan=False).encode() + b"\n"
 
 
+def _page(outcome: DecisionOutcome, name: str) -> bytes:
+    from evalq.producer.comparing.html import write_page  # pages need much code, and few decisions have one
+
+    return write_page(outcome, name)
+
+
 _FORMATS: dict[str, Callable[[DecisionOutcome, str], bytes]] = {
     "annotations.txt": write_annotations,
     "badge.json": write_shield,
     "comment.md": write_comment,
-    ".html": write_page,
+    ".html": _page,
     ".json": _document,
     ".md": write_summary,
     ".svg": write_svg,

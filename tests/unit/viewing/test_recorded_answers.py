@@ -176,3 +176,15 @@ def test_a_folder_of_somebody_else_leads_nowhere(here: Path, monkeypatch: pytest
     (here / "secret").rename(here / "elsewhere" / "o.csv")
     lines.symlink_to(here / "elsewhere")
     assert input_path(folder, "o.csv:2") is None
+
+
+@pytest.mark.parametrize("output", ["", "yes", "<b>{}</b>", '{"tool_calls": []}', "[1]", None, 3, {"a": 1}])
+@pytest.mark.parametrize("asked", [None, "a question", [{"role": "user", "content": "a question"}], "0" * 64])
+def test_an_answer_of_a_text_alone_is_read_as_any_other(
+    output: object, asked: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shorter way for most answers shows what the longer one does."""
+    line = json.dumps({"case": "a", "repeat": 1, "output": output, "question": asked}).encode()
+    shown = answer_of(line)
+    monkeypatch.setattr("evalq.producer.page.answers._TEXT_ALONE", frozenset())
+    assert answer_of(line) == shown
