@@ -40,7 +40,7 @@ def _forget(servers: Servers, suites: tuple[str, ...], *, dry_run: bool) -> Iter
 
     if not servers.named:
         raise UsageError("--suite is about a ledger's history: give --broker URL too")
-    return forget_suites(servers.history, suites, dry_run=dry_run)
+    return forget_suites(servers.history, servers.heartbeats, suites, dry_run=dry_run)
 
 
 def _remove(

@@ -20,6 +20,7 @@ from evalq.producer.follow.traces import FOLLOWERS, is_abandoned, prune_windows
 from evalq.producer.outputs.final import drop_left
 
 if TYPE_CHECKING:
+    from evalq.workers.ledger.heartbeats import Heartbeats
     from evalq.workers.ledger.history import History
     from evalq.workers.ledger.runs import RunLedger
     from evalq.workers.ledger.sweeps import SweepLedger
@@ -183,17 +184,25 @@ def _forget_run(run: str, ledger: RunLedger, *, dry_run: bool) -> str | None:
     return f"{run}: in the ledger"
 
 
-def forget_suites(history: History, suites: Collection[str], *, dry_run: bool) -> Iterator[str]:
-    """Drop the histories of suites that will not run again; yields a line for each. Raises UsageError.
+def forget_suites(history: History, heartbeats: Heartbeats, suites: Collection[str], *, dry_run: bool) -> Iterator[str]:
+    """Drop the histories of suites that will not run again, and the processes that followed traces for them.
+
+    Yields a line for each. Raises UsageError.
 
     Run folders, runs in the ledger and counters stay as they are.
     """
-    keys = history.all()
+    keys, followers = history.all(), heartbeats.followers()
+    names = {key.suite for key in keys} | {facts.suite for facts in followers.values()}
     for suite in suites:
-        if all(key.suite != suite for key in keys):
-            known = ", ".join(sorted({key.suite for key in keys})) or "none"
+        if suite not in names:
+            known = ", ".join(sorted(names)) or "none"
             raise UsageError(f"--suite {suite}: the ledger has no history of it (it has: {known})")
     for key in sorted(key for key in keys if key.suite in suites):
         if not dry_run:
             history.forget(key)
         yield f"{key.suite}: history of {' of '.join(filter(None, (key.evaluator, key.target)))}"
+    for name, facts in sorted(followers.items()):
+        if facts.suite in suites:
+            if not dry_run:
+                heartbeats.forget_follower(name)
+            yield f"{facts.suite}: metrics of the traces that {facts.host} followed"
