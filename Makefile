@@ -128,14 +128,14 @@ importers: setup  ## Record anew what other evaluation tools write, with the too
 
 # Kept beside .venv, which is made anew with other dependencies: the tools are some gigabytes.
 peers: export EVALQ_IMPORTERS ?= $(CURDIR)/.venv-peers
-peers: setup  ## Have promptfoo, Inspect, lm-eval and DeepEval judge 1,000 answers, hold imported checks and requests against them, sweep llama.cpp's server, and run agents of five frameworks.
+peers: setup  ## Have promptfoo, Inspect, lm-eval and DeepEval judge 1,000 answers, hold imported checks and requests against them, sweep llama.cpp's server, run agents of five frameworks, and Flower and celery-exporter beside a worker.
 	$(PY) -m tests.importing.trajectories
 	$(PY) -m tests.importing.peers
 	$(PY) -m tests.importing.first_verdict
 	$(PY) -m tests.agents.llama
 	$(PY) -m tests.agents.frameworks
 	$(PY) -m tests.bench.traces --traces 5000 --peer
-	$(PY) -m pytest -q -n 0 tests/importing/test_peers.py tests/importing/test_trajectories.py tests/importing/peer_requests.py
+	$(PY) -m pytest -q -n 0 tests/importing/test_peers.py tests/importing/test_trajectories.py tests/importing/peer_requests.py tests/integration/peer_tools.py
 
 # uv, as pip-tools would lock what this Python needs on this machine: 3.11.2 needs a package that 3.11.3 does not.
 LOCKED = .venv-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
