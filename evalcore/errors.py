@@ -14,7 +14,7 @@
     |   |-- StorageError                  3    a disk: full, read-only, or a folder that is somebody else's
     |   |-- WireError                     3    something in the ledger or on the wire is not what evalq wrote
     |   |-- Divergent                     3    two workers computed different bytes for one chunk
-    |   |-- AlreadyRunning                  3    another process drives this run
+    |   |-- AlreadyRunning                3    another process drives this run
     |   |   `-- Finished                  3    another process has finished this run; its report waits in the ledger
     |   |-- WaitTimeout                   3    a run did not end within the time that its caller wanted to wait
     |   `-- Incomplete                    3    a run ended before all of its chunks were committed

@@ -119,12 +119,17 @@ class Publisher:
         return bool(seqs)
 
     def leave_small(self) -> bool:
-        """Leave a small input in the ledger, and publish it; False for a larger one."""
+        """Leave a small input in the ledger, and publish it; False for a larger one.
+
+        Raises Incomplete if the ledger has forgotten the run.
+        """
         if self._job.total_bytes > min(SMALL_BYTES, self._inputs.most):
             return False
         # Not taken: chunks beyond the window are published later, by the workers.
         seqs = self._ledger.take(self._job.run, epoch=self._ownership.epoch)
         self._inputs.leave({chunk.seq: self._inputs.packed(chunk.seq) for chunk in self._job.manifest.chunks}, seqs)
+        # A server that was emptied meanwhile takes nothing and does not say so: nobody would compute the run.
+        self._ledger.poll(self._job.run, attending=True)
         return True
 
     def may_supply(self, seq: int, reason: str) -> bool:

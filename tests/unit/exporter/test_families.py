@@ -13,7 +13,7 @@ from evalq.workers.exporter.catalogue import FAMILIES, family
 from evalq.workers.exporter.collector import FleetMetrics
 from evalq.workers.exporter.family import MetricFamily
 from evalq.workers.exporter.series import Series, folded, newest_series, recent_series
-from evalq.workers.ledger.heartbeats import CallerFacts, TargetFacts
+from evalq.workers.ledger.heartbeats import CallerFacts, FollowerFacts, TargetFacts
 from evalq.workers.ledger.history import Entry, HistoryKey
 from evalq.workers.ledger.sweep_model import SECONDS, SweepHeader, bucket, counters
 from evalq.workers.monitor import Newest, ServerFacts, Snapshot, UnservedRun, WorkerStatus
@@ -65,6 +65,8 @@ def test_every_series_has_a_value_for_each_label(shown: MetricFamily) -> None:
     totals = {f"{name} vs a b": 1 for name in ("submitted", "records", "dead", "chunks", "duplicates", "divergent")}
     totals |= {"failures vs a b load": 1, "reconciled vs a b lost": 2, "ended vs a b done": 3, "last_commit": 5}
     entry = Entry("r", HistoryKey("vs", "a b"), {"scored": 1, "total": 1}, [])
+    counters_of_traces = ("traces", "left_out", "late", "unread", "removed", "passed", "failed", "errors")
+    followed = dict.fromkeys((*counters_of_traces, "tool_calls", "tool_errors", "tokens", "cost"), 2.0)
     full = _snapshot(
         totals=totals,
         calls={"answered t": 1, "failed t rate_limit": 2, "tokens t prompt": 3, "cost t": 4},
@@ -73,6 +75,7 @@ def test_every_series_has_a_value_for_each_label(shown: MetricFamily) -> None:
         callers=[CallerFacts("h", 1, "mine", 8, 0, {"t": TargetFacts("c"), "u": TargetFacts("d")})],
         unacked=0,
         histories=[Newest(entry, [], [_state("r", e=1.0)])],
+        followers=[FollowerFacts("h", "checks", "a b", 5.0, 1, followed, lag=2.0, at=1.0)],
     )
     rows = _series(shown.name, full)
     assert rows
