@@ -46,7 +46,7 @@ def find(run: str | None) -> RunFolder:
     if path is None:  # the folder of a run that follows a log is named after the log
         path = next((folder.path for folder, info in folders_here() if info.run == run), None)
     if path is None:  # an id, unless it is written as a path
-        path = Path(run) if len(Path(run).parts) > 1 or Path(run).exists() else RUNS / run
+        path = Path(run) if run != Path(run).name or Path(run).exists() else RUNS / run
     return RunFolder.existing(path)
 
 

@@ -277,8 +277,9 @@ def test_a_report_that_a_process_is_about_to_make_is_waited_for(
     said = capsys.readouterr().err
     assert "drives it: wait for it with evalq watch evalq-runs/run" in said
     assert "resume" not in said
-    assert main(["status", "evalq-runs/file"]) == 2
-    assert capsys.readouterr().err.startswith("evalq: evalq-runs/file: not a run folder")
+    for given, named in (("evalq-runs/file", "evalq-runs/file"), ("./file", "file"), ("file", "evalq-runs/file")):
+        assert main(["status", given]) == 2
+        assert capsys.readouterr().err.startswith(f"evalq: {named}: not a run folder")
 
 
 def test_a_run_of_another_code_is_not_said_to_be_resumable(
