@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from evalq.producer.importing import sources
-from evalq.producer.importing.imported import ImportRequest, write
+from evalq.producer.importing.imported import Imported, ImportRequest, write
 from evalq.workers.targets import Answered, Call, Caller, load_targets
 from tests.importing.environments import promptfoo_command, run
 
@@ -42,7 +42,12 @@ class _Recorder(BaseHTTPRequestHandler):
             (self.command, self.path, json.dumps(headers, sort_keys=True), sent)
         )
         choice = {"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
-        data = json.dumps({"answer": "ok", "choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+        said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+        message = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "ok"}]}
+        ended = {"stop_reason": "end_turn", "status": "completed", "output": [said], "usage": usage}
+        candidate = {"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}
+        data = json.dumps({"candidates": [candidate], "answer": "ok", "choices": [choice], **message, **ended})
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -117,15 +122,30 @@ def test_imported_targets_send_what_promptfoo_sends(
     monkeypatch.setenv("CHAT_KEY", "chat-secret")
     config = tmp_path / "promptfooconfig.json"
     config.write_text(json.dumps(_configuration(address, kind)))
-    command, environment = promptfoo_command(config, tmp_path / "results.json", tmp_path / "state")
-    run([*command, "--no-table", "--no-progress-bar", "--no-write"], tmp_path, environment)
+    theirs = _asked_by_promptfoo(config, kept)
+    imported = _asked_by_evalq(config)
+    ours = Counter(kept)
+    assert sum(theirs.values()) == len(imported.cases) * len(imported.targets)
+    assert ours - theirs == Counter()
+    assert theirs - ours == Counter()
+
+
+def _asked_by_promptfoo(config: Path, kept: list[Request]) -> Counter[Request]:
+    """What promptfoo sends."""
+    folder = config.parent
+    command, environment = promptfoo_command(config, folder / "results.json", folder / "state")
+    run([*command, "--no-table", "--no-progress-bar", "--no-write"], folder, environment)
     theirs = Counter(kept)
     kept.clear()
+    return theirs
 
+
+def _asked_by_evalq(config: Path) -> Imported:
+    """Call each imported target with each case."""
     imported = sources.read("promptfoo", config, ImportRequest())
-    assert len(imported.targets) == len(_configuration(address, kind)["providers"]), imported.notes
-    write(imported, tmp_path / "evals", force=False)
-    targets = load_targets(tmp_path / "evals" / "targets.yaml")
+    assert len(imported.targets) == len(json.loads(config.read_text())["providers"]), imported.notes
+    write(imported, config.parent / "evals", force=False)
+    targets = load_targets(config.parent / "evals" / "targets.yaml")
 
     async def ask() -> None:
         for name in imported.targets:
@@ -139,7 +159,72 @@ def test_imported_targets_send_what_promptfoo_sends(
                     assert answer.text == "ok"
 
     asyncio.run(ask())
-    ours = Counter(kept)
-    assert sum(theirs.values()) == len(imported.cases) * len(imported.targets)
-    assert ours - theirs == Counter()
-    assert theirs - ours == Counter()
+    return imported
+
+
+def _plain(body: Any) -> Any:
+    """A body without differences that have no effect: a text as itself or as a part, and defaults that are written."""
+    if isinstance(body, list):
+        return [_plain(each) for each in body]
+    if not isinstance(body, dict):
+        return body
+    content = body.get("content")
+    if isinstance(content, list) and len(content) == 1 and content[0].get("type") in ("text", "input_text"):
+        body = {**body, "content": content[0]["text"]}
+    if isinstance(body.get("input"), str):
+        body = {**body, "input": [{"role": "user", "content": body["input"]}]}
+    said = body.get("input")
+    if isinstance(said, list) and said[0]["role"] == "system":
+        body = {**body, "input": said[1:], "instructions": said[0]["content"]}
+    system = body.get("system")
+    if isinstance(system, list):
+        body = {**body, "system": system[0]["text"]}
+    if "contents" in body:
+        body = {"systemInstruction" if key == "system_instruction" else key: value for key, value in body.items()}
+    written = {"stream": False, "store": False, "type": "message", "generationConfig": {}}
+    return {key: _plain(value) for key, value in body.items() if key not in written or value != written[key]}
+
+
+@pytest.mark.parametrize("kind", ["text", "chat"])
+def test_imported_models_are_asked_what_promptfoo_asks(
+    kind: str, recorder: tuple[str, list[Request]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages, Responses and generateContent: the path, and the body but for the ways to write one thing."""
+    address, kept = recorder
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
+    monkeypatch.setenv("OPENAI_API_KEY", "o")
+    monkeypatch.setenv("GEMINI_API_KEY", "g")
+    json_schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    wanted: list[tuple[str, dict[str, Any]]] = [
+        ("anthropic:messages:claude-sonnet-4-5", {}),
+        ("anthropic:claude-3-5-haiku-latest", {"max_tokens": 9, "temperature": 0.5, "stop_sequences": ["x"]}),
+        ("anthropic:messages:claude-haiku-4-5", {"top_p": 0.9, "temperature": 0.4, "top_k": 3}),
+        ("anthropic:messages:claude-opus-4-8", {"temperature": 0.4}),
+        ("anthropic:messages:claude-sonnet-5", {}),
+        ("anthropic:messages:claude-fable-5", {}),
+        ("anthropic:messages:claude-haiku-5", {"max_tokens": 3}),
+        ("google:gemini-2.5-pro", {"temperature": 0.2, "maxOutputTokens": 9, "generationConfig": {"seed": 3}}),
+        ("google:gemini-2.5-flash", {}),
+        ("openai:responses:gpt-4o", {}),
+        ("openai:responses:gpt-4.1-mini", {"max_output_tokens": 7, "temperature": 0.2, "instructions": "Be brief."}),
+        ("openai:responses:gpt-5-mini", {"reasoning_effort": "low", "temperature": 0.3}),
+        ("openai:responses:o3", {"reasoning": {"effort": "high"}, "response_format": json_schema}),
+        ("openai:responses:gpt-4o-mini", {"omitDefaults": True, "response_format": {"type": "json_object"}}),
+    ]
+    chat = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "{{q}}"}]
+    prompt = "Ask: {{q}}" if kind == "text" else json.dumps(chat)
+    providers = [
+        {"id": name, "label": f"t{number}", "config": {"apiBaseUrl": f"{address}/t{number}", **config}}
+        for number, (name, config) in enumerate(wanted)
+    ]
+    tests = [{"vars": {"q": q}, "assert": [{"type": "contains", "value": "ok"}]} for q in ("one", "two\nlines")]
+    config = tmp_path / "promptfooconfig.json"
+    config.write_text(json.dumps({"prompts": [prompt], "providers": providers, "tests": tests}))
+    theirs = _asked_by_promptfoo(config, kept)
+    _asked_by_evalq(config)
+    sent = [
+        sorted((path, json.dumps(_plain(json.loads(body)), sort_keys=True)) for _, path, _, body in requests)
+        for requests in (theirs.elements(), kept)
+    ]
+    assert len(sent[0]) == 2 * len(wanted)
+    assert sent[0] == sent[1]

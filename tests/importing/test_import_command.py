@@ -31,7 +31,7 @@ def test_it_writes_cases_targets_and_notes_and_says_what_comes_next(
     notes = [msgspec.json.decode(line) for line in files["not-imported.jsonl"].splitlines()]
     assert all(f"{note['what']}, {note['why']}" in output for note in notes)
     assert all(note["where"].partition(": ")[0] in output for note in notes)
-    assert "1 case, 5 targets, 0 recorded outputs" in output
+    assert "1 case, 6 targets, 0 recorded outputs" in output
     assert (
         f"evalq checks {tmp_path}/evals/cases.yaml --targets {tmp_path}/evals/targets.yaml --target local-model"
         in output

@@ -101,12 +101,13 @@ def test_providers_become_targets_and_no_secret_is_copied(tmp_path: Path) -> Non
         "local-model",
         "an-endpoint",
         "openai-gpt-4o",
+        "anthropic-messages-claude",
         "ollama-chat-llama3",
         "openai-chat-secret",
     }
     assert "never-copied" not in json.dumps([imported.targets, [note.why for note in imported.notes]])
     noted = {note.what for note in imported.notes}
-    assert {"echo", "exec:./answer.sh", "anthropic:messages:claude", "openai:chat:secret: apiKey"} <= noted
+    assert {"echo", "exec:./answer.sh", "openai:chat:secret: apiKey"} <= noted
     assert "an endpoint: header X-Team" in noted or "https://example.org/ask: header X-Team" in noted
     from evalq.producer.importing.imported import write
     from evalq.workers.targets import load_targets

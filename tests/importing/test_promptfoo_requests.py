@@ -205,3 +205,58 @@ def test_other_interfaces_and_services_are_listed(provider: str, tmp_path: Path)
     found = _imported(tmp_path, provider, TEXT)
     assert found.targets == {}
     assert provider in {note.what for note in found.notes}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "wanted"),
+    [
+        (
+            "anthropic:messages:claude-sonnet-4-5",
+            {"temperature": 0.5},
+            {"kind": "anthropic", "max_tokens": 1024, "options": {"temperature": 0.5}, "api_version": "2023-06-01",
+             "base_url": "https://api.anthropic.com", "api_key_env": "ANTHROPIC_API_KEY"},
+        ),
+        ("anthropic:claude-opus-4-8", {"temperature": 0.5}, {"kind": "anthropic", "max_tokens": 1024}),
+        ("anthropic:claude-sonnet-5", {}, {"kind": "anthropic", "max_tokens": 2048}),
+        (
+            "openai:responses:gpt-4o",
+            {"max_output_tokens": 7},
+            {"kind": "responses", "base_url": "https://api.openai.com/v1", "api_key_env": "OPENAI_API_KEY",
+             "options": {"max_output_tokens": 7, "temperature": 0, "text": {"format": {"type": "text"}}}},
+        ),
+        (
+            "google:gemini-2.5-pro",
+            {"temperature": 0.1},
+            {"kind": "gemini", "options": {"temperature": 0.1}, "api_version": "v1beta",
+             "api_key_env": "GEMINI_API_KEY"},
+        ),
+    ],
+)  # fmt: skip
+def test_models_of_other_apis_become_targets(
+    name: str, config: dict[str, Any], wanted: dict[str, Any], tmp_path: Path
+) -> None:
+    """`make peers` compares their requests with promptfoo's own."""
+    (target,) = _imported(tmp_path, {"id": name, "config": config}, TEXT).targets.values()
+    assert {key: target.get(key) for key in wanted} == wanted
+    assert "options" in wanted or "options" not in target
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "said"),
+    [
+        ("anthropic:messages:claude-sonnet-4-5", {"thinking": {"type": "enabled", "budget_tokens": 2000}}, "thinking"),
+        ("anthropic:messages:claude-sonnet-4-5", {"tools": [{"name": "t"}]}, "rewrites the tools"),
+        ("anthropic:completion:claude-2", {}, "no kind of target"),
+        ("anthropic:messages", {}, "no kind of target"),
+        ("google:gemini-2.5-flash", {"temperature": 0}, "some Flash models"),
+        ("google:gemini-2.5-pro", {"tools": [{}]}, "rewrites tools"),
+        ("google:palm", {}, "no kind of target"),
+        ("openai:responses", {}, "no kind of target"),
+    ],
+)
+def test_what_promptfoo_changes_by_its_own_tables_is_listed(
+    name: str, config: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    imported = _imported(tmp_path, {"id": name, "config": config}, TEXT)
+    assert not imported.targets
+    assert any(said in note.why for note in imported.notes)

@@ -310,9 +310,11 @@ _SERVICES = {
     "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     "togetherai": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "google": ("https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+    "anthropic": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
     "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
 }
-"""Services with OpenAI's chat completions API: their address, and the variable from which promptfoo reads the key."""
+"""Services, most with OpenAI's chat completions: their address, and the variable that has promptfoo's key."""
 _REQUEST = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 _PLAIN = ("max_completion_tokens", "reasoning_effort", "tool_choice", "service_tier", "user")
 _DATA = ("response_format", "tools")
@@ -348,7 +350,7 @@ def add_target(imported: Imported, provider: Any, where: str, variables: Variabl
     name = harmless_name(given)
     _settings(imported, provider, where, name)
     try:
-        target = _chat(imported, given, config, where) or _http_target(imported, given, config, where, variables)
+        target = _model(imported, given, config, where) or _http_target(imported, given, config, where, variables)
         if target is None:
             raise NoTarget(_reason(name))
         _refuse_templates(target)
@@ -408,14 +410,20 @@ def _refuse_templates(target: Any) -> None:
             _refuse_templates(value)
 
 
-def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+def _model(imported: Imported, name: str, config: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """The target of a model's API; None for another provider. Raises NoTarget."""
     parts = name.split(":")
-    service = parts[0]
-    if service in _SERVICES and len(parts) >= 2 and parts[1] != "chat":
-        # `openai:gpt-4o`; other words there name other interfaces.
-        model = ":".join(parts[1:]) if parts[1] not in _INTERFACES else ""
-    elif service in (*_SERVICES, *_LOCAL) and len(parts) >= 3 and parts[1] == "chat":
-        model = ":".join(parts[2:])
+    service, rest = parts[0], parts[2:]
+    kind, model, options = "openai", ":".join(rest), dict[str, Any]()
+    if parts[:2] == ["openai", "responses"]:
+        kind, options = "responses", _responses_options(model, config)
+    elif service == "anthropic" and len(parts) >= 2 and (parts[1] == "messages" or parts[1].startswith("claude-")):
+        model = model if parts[1] == "messages" else parts[1]
+        kind, options = "anthropic", _messages_options(model, config)
+    elif service == "google" and len(parts) == 2 and parts[1].startswith("gemini-"):
+        kind, model, options = "gemini", parts[1], _gemini_options(parts[1], config)
+    elif (chat := _chat_model(parts)) is not None:
+        model, options = chat, _options(service, chat, config)
     else:
         return None
     if not model:
@@ -423,28 +431,61 @@ def _chat(imported: Imported, name: str, config: Mapping[str, Any], where: str) 
     shown = harmless_name(name)
     base, is_default = _base(service, config)
     target: dict[str, Any] = {
-        "kind": "openai",
+        "kind": kind,
         "base_url": _without_secrets(imported, base, where, shown),
         "model": model,
     }
-    key = config.get("apiKeyEnvar")
+    _add_key(imported, target, service, config, is_default, where, shown)
+    if kind == "anthropic":
+        # The version that promptfoo's package speaks.
+        target |= {"max_tokens": options.pop("max_tokens"), "api_version": "2023-06-01"}
+    if kind == "gemini":
+        target["api_version"] = str(config.get("apiVersion") or "v1beta")
+    if options:
+        target["options"] = options
+    known = {*_REQUEST, *options, "apiBaseUrl", "apiHost", "apiKeyEnvar", "omitDefaults"}
+    if kind == "gemini":
+        known |= {"generationConfig", "apiVersion"}
+    if kind == "responses":
+        known |= {"max_output_tokens", "instructions", "response_format", "reasoning", "verbosity"}
+    _leftovers(imported, config, known, where, shown)
+    return target
+
+
+def _chat_model(parts: list[str]) -> str | None:
+    """The model of a service with chat completions; None for another provider, empty for one without a model."""
+    service = parts[0]
+    if service in ("anthropic", "google"):
+        return None
+    if service in _SERVICES and len(parts) >= 2 and parts[1] != "chat":
+        # `openai:gpt-4o`; other words there name other interfaces.
+        return ":".join(parts[1:]) if parts[1] not in _INTERFACES else ""
+    if service in (*_SERVICES, *_LOCAL) and len(parts) >= 3 and parts[1] == "chat":
+        return ":".join(parts[2:])
+    return None
+
+
+def _add_key(
+    imported: Imported,
+    target: dict[str, Any],
+    service: str,
+    config: Mapping[str, Any],
+    is_default: bool,
+    where: str,
+    shown: str,
+) -> None:
+    """Add the variable from which the key is read, or note why there is none."""
+    key, variable = config.get("apiKeyEnvar"), _SERVICES.get(service, ("", ""))[1]
     if isinstance(key, str) and _VARIABLE.fullmatch(key):
         target["api_key_env"] = key
     elif key is not None:
         why = "it is no name of a variable: set api_key_env by hand"
         imported.note("none", where, f"{shown}: apiKeyEnvar", why)
     elif service in _SERVICES and is_default:
-        target["api_key_env"] = _SERVICES[service][1]
+        target["api_key_env"] = variable
     elif service in _SERVICES:
-        variable = _SERVICES[service][1]
         why = f"no variable is named for this address, where promptfoo sends ${variable}: set api_key_env by hand"
         imported.note("none", where, f"{shown}: its key", why)
-    options = _options(service, model, config)
-    if options:
-        target["options"] = options
-    known = {*_REQUEST, *options, "apiBaseUrl", "apiHost", "apiKeyEnvar", "omitDefaults"}
-    _leftovers(imported, config, known, where, shown)
-    return target
 
 
 def _options(service: str, model: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -461,6 +502,71 @@ def _options(service: str, model: str, config: Mapping[str, Any]) -> dict[str, A
     given.pop("max_completion_tokens", None)
     given.pop("reasoning_effort", None)
     return {"max_tokens": 1024, "temperature": 0, **given}
+
+
+def _responses_options(model: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for OpenAI's Responses."""
+    names = ("max_output_tokens", "instructions", "top_p", "tool_choice", "max_tool_calls", "truncation", "metadata")
+    given = {option: config[option] for option in (*names, "user", "service_tier", "parallel_tool_calls", "store")
+             if config.get(option) is not None}  # fmt: skip
+    if isinstance(config.get("tools"), list):
+        given["tools"] = config["tools"]
+    wanted = config.get("response_format")
+    form: dict[str, Any] = {"type": "text"}
+    if isinstance(wanted, Mapping) and wanted.get("type") == "json_object":
+        form = {"type": "json_object"}
+    elif isinstance(wanted, Mapping) and wanted.get("type") == "json_schema":
+        held = wanted["json_schema"] if isinstance(wanted.get("json_schema"), Mapping) else {}
+        name = held.get("name") or wanted.get("name") or "response_schema"
+        form = {"type": "json_schema", "name": name, "schema": wanted.get("schema") or held.get("schema"),
+                "strict": True}  # fmt: skip
+    given["text"] = {"format": form}
+    if _REASONING.search(model):
+        reasoning = config["reasoning"] if isinstance(config.get("reasoning"), Mapping) else {}
+        effort = {"effort": config["reasoning_effort"]} if config.get("reasoning_effort") else {}
+        return {**given, **({"reasoning": {**effort, **reasoning}} if effort or reasoning else {})}
+    defaults = {} if config.get("omitDefaults") is True else {"max_output_tokens": 1024, "temperature": 0}
+    return {**defaults, **given, **{key: config[key] for key in ("temperature",) if config.get(key) is not None}}
+
+
+_NO_TEMPERATURE = re.compile(r"claude-(?:opus-4-[78](?!\d)|(?:opus|sonnet|fable|mythos)-5(?!\w))")
+_OF_LATER_GENERATIONS = re.compile(r"claude-(?:[a-z]\w*-)+(?:[5-9]|[1-9]\d)(?!\w)")
+"""Claude models that refuse a temperature: promptfoo sends none, and to the others only at Anthropic's own address."""
+_THINKS = re.compile(r"claude-(?:opus|sonnet|fable|mythos)-5(?!\w)")
+"""Those that think unless they are asked not to: promptfoo allows them more tokens."""
+
+
+def _messages_options(model: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for Anthropic's Messages. Raises NoTarget for thinking, which changes what is sent in many ways."""
+    if config.get("thinking") is not None or config.get("effort") is not None:
+        raise NoTarget("promptfoo changes its request with thinking and effort: write the target by hand")
+    names = ("stop_sequences", "metadata", "service_tier", "cache_control")
+    given = {option: config[option] for option in names if config.get(option)}
+    if isinstance(config.get("tools"), list):
+        raise NoTarget("promptfoo rewrites the tools of such a provider: write the target by hand")
+    most = config.get("max_tokens")
+    given["max_tokens"] = (2048 if _THINKS.search(model) else 1024) if most is None else most
+    own = config.get("apiBaseUrl") in (None, "")
+    if _NO_TEMPERATURE.search(model) or (own and _OF_LATER_GENERATIONS.search(model)):
+        return given
+    sampling = {option: config[option] for option in ("top_p", "top_k") if config.get(option) is not None}
+    if "top_p" not in sampling:
+        sampling["temperature"] = 0 if config.get("temperature") is None else config["temperature"]
+    return {**given, **sampling}
+
+
+def _gemini_options(model: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for Gemini's generateContent. Raises NoTarget for what promptfoo changes by tables of its own."""
+    sampling = ("temperature", "topP", "topK")
+    if "flash" in model and any(config.get(name) is not None for name in sampling):
+        raise NoTarget("promptfoo sends sampling to some Flash models and not to others: write the target by hand")
+    for name in ("tools", "toolConfig", "systemInstruction", "responseSchema", "passthrough", "safetySettings"):
+        if config.get(name):
+            raise NoTarget(f"promptfoo rewrites {name}: write the target by hand")
+    names = (*sampling, "stopSequences", "maxOutputTokens")
+    given = {name: config[name] for name in names if config.get(name) is not None}
+    more = config.get("generationConfig")
+    return {**given, **more} if isinstance(more, Mapping) else given
 
 
 _INTERFACES = (
