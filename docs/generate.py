@@ -114,7 +114,8 @@ def names_page() -> str:
         "Folders": table(head, [tuple(each) for each in FOLDERS]),
         "Signals": table(head, [tuple(each) for each in SIGNALS]),
         "Queues, and what stands beside them": table(("name", "kind"), queues)
-        + "\nOn RabbitMQ evalq uses the default exchange, and declares none.\n",
+        + "\nOn RabbitMQ evalq uses the default exchange, and declares none. Only [evalq.submit](submit.md) uses\n"
+        "Celery's own names, on a server or database of its own (`submit_broker`, `submit_results`).\n",
         "Keys of the whole ledger": table(("key",), ledger),
         "Keys of one run, sweep, history, gate or target": table(("of", "key"), parts),
     }

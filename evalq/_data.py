@@ -67,7 +67,7 @@ def as_files(
         return
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch:
         folder = Path(scratch)
-        named = [_written(evaluator, many, folder, limit)] if data else _paths(many)
+        named = [_written(evaluator, inputs if _is_data(inputs) else many, folder, limit)] if data else _paths(many)
         if data and keep is not None:
             named = [_kept(Path(named[0]), keep)]
         if options is not None and (_is_data(outputs) or any(map(_is_data, listed))):
@@ -128,15 +128,16 @@ def _outputs(outputs: Any, listed: Sequence[Any], folder: Path) -> list[str]:
     return files
 
 
-def _written(evaluator: Evaluator[Any, Any], given: Sequence[Any], folder: Path, limit: int | None) -> str:
+def _written(evaluator: Evaluator[Any, Any], given: Any, folder: Path, limit: int | None) -> str:
     """The file with the records of ``given``, in the form that the evaluator reads."""
-    if len(given) > 1 and not all(isinstance(each, Mapping) for each in given):
-        raise UsageError("inputs: a list holds paths alone, or records alone; for several frames concatenate them")
-    value = given[0] if len(given) == 1 else given
+    if isinstance(given, list | tuple):
+        if len(given) > 1 and not all(isinstance(each, Mapping) for each in given):
+            raise UsageError("inputs: a list holds paths alone, or records alone; for several frames concatenate them")
+        given = given[0] if _is_table(given[0]) else given
     name = evaluator.command.positional
     if name != "inputs":
-        return _document(value, name, folder)
-    rows = _rows(value, "inputs")
+        return _document(given, name, folder)
+    rows = _rows(given, "inputs")
     if limit is not None:
         rows = islice(rows, limit)
     # Packed, so that the run folder gets a copy of its own, which outlasts this file.
@@ -158,6 +159,8 @@ def _document(value: Any, name: str, folder: Path) -> str:
     """The file of cases or of a golden set, which is one document: as given, or a list of cases."""
     if isinstance(value, Mapping) and ("cases" in value or name != "cases"):
         whole = _plain(value, name, _DEEPEST)
+    elif name != "cases":
+        raise UsageError(f"{name}: data for it is a mapping, as in its file")
     else:
         # A key without a value is a missing key: a case may not have null everywhere.
         rows = [{key: each for key, each in row.items() if each is not None} for row in _rows(value, name)]

@@ -10,11 +10,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from evalq._run import Run, open_run
-from evalq.evalcore.errors import BrokerUnreachable, Cancelled, Incomplete, Paused, UsageError, WaitTimeout
+from evalq.evalcore.errors import (
+    AlreadyRunning,
+    BrokerUnreachable,
+    Cancelled,
+    Incomplete,
+    Paused,
+    UsageError,
+    WaitTimeout,
+)
 from evalq.evalcore.model.life import RunState
 from evalq.producer.monitor.progress import Reporter
 
@@ -120,8 +129,15 @@ def served(settings: Settings) -> Iterator[Servers]:
         raise explained(error, f"the server at {settings.ledger_address}") from error
 
 
-def _seen(run: str, servers: Servers) -> FleetProgress | None:
-    """The progress of a run by the ledger; None if the ledger does not know it."""
+class _Seen(NamedTuple):
+    """A run by the ledger: its progress, and whether only its report is left to make."""
+
+    progress: FleetProgress
+    complete: bool = False
+
+
+def _seen(run: str, servers: Servers) -> _Seen | None:
+    """What the ledger says of a run; None if it does not know it."""
     from evalq.workers.recovery.unattended import UnattendedSweeps
 
     with contextlib.suppress(Incomplete):
@@ -132,14 +148,15 @@ def _seen(run: str, servers: Servers) -> FleetProgress | None:
             state = "open"  # its report is being made
         elif status.detached and found.complete and not status.reported and state in ("open", "done"):
             state, reason = "failed", "no worker could make its report: see evalq status RUN"
-        return FleetProgress(state, found.committed, found.chunks, "chunks", found.records, reason)
+        complete = status.detached and found.complete and not status.reported
+        return _Seen(FleetProgress(state, found.committed, found.chunks, "chunks", found.records, reason), complete)
     sweep, header = servers.sweeps.poll(run), servers.sweeps.header(run)
     if sweep is None or header is None:
         return None
     state = cast("RunState", sweep.state)
     if state in ("open", "done") or (state == "spent" and UnattendedSweeps(servers.sweeps, servers.settings).has(run)):
         state = "calling" if sweep.left or sweep.busy else "called"
-    return FleetProgress(state, sweep.recorded, header.total, "calls", 0, sweep.reason)
+    return _Seen(FleetProgress(state, sweep.recorded, header.total, "calls", 0, sweep.reason))
 
 
 class Handle:
@@ -175,6 +192,9 @@ class Handle:
 
     def progress(self) -> FleetProgress:
         """How far the run is: see `FleetProgress`."""
+        return self._look().progress
+
+    def _look(self) -> _Seen:
         with served(self._settings) as servers:
             found = _seen(self.id, servers)
         if found is not None:
@@ -182,7 +202,7 @@ class Handle:
         if self._folder is not None and self._folder.begun:
             info = self._folder.info()
             if info.state not in _UNDER_WAY:  # it ended here, and the server has forgotten it
-                return FleetProgress(info.state, 0, 0)
+                return _Seen(FleetProgress(info.state, 0, 0))
         server = self._settings.ledger_address
         raise Incomplete(f"the server at {server} does not know run {self.id} (expired, or pruned)")
 
@@ -206,14 +226,17 @@ class Handle:
         Raises WaitTimeout (a TimeoutError) if the time is over, Cancelled, Paused, and Incomplete for a run that
         failed, with the reason.
         """
-        return self._finished(self.wait(timeout))
+        looks = _Looks(self, timeout, here=True)
+        while (state := looks.look()) is None:
+            time.sleep(looks.pause())
+        return self._finished(state)
 
     def __await__(self) -> Generator[Any, None, Run]:
         """`run` without a time limit, in a coroutine. Use `asyncio.wait_for` or `asyncio.timeout` for a limit."""
         return self._awaited().__await__()
 
     async def _awaited(self) -> Run:
-        looks = _Looks(self, None)
+        looks = _Looks(self, None, here=True)
         # In a thread, since a look blocks; it holds no thread while it waits.
         while (state := await asyncio.to_thread(looks.look)) is None:
             await asyncio.sleep(looks.pause())
@@ -246,12 +269,21 @@ class Handle:
 
     def resume(self) -> RunState:
         """Let the fleet go on with a paused run; returns "open". Raises UsageError for a run that is not paused."""
+        from evalq.producer.lifecycle.join import launch_again
+        from evalq.producer.run.backend import Backend
+
         with served(self._settings) as servers:
             states = {servers.runs.proceed(self.id), servers.sweeps.proceed(self.id)} - {"gone"}
-        if "open" not in states:
-            raise UsageError(f"{self.id} cannot be resumed: it is {self.state()}")
-        self._note("detached")
-        return "open"
+        if "open" in states:
+            self._note("detached")
+            return "open"
+        now = self.state()
+        # A producer has left it, not to the fleet: from its folder it can be.
+        if now != "paused" or self._folder is None:
+            then = "; resume it where its run folder is" if now == "paused" else ""
+            raise UsageError(f"{self.id} cannot be resumed: it is {now}{then}")
+        apart(partial(launch_again, self._folder, Backend(self._settings), silent()))
+        return self.state()
 
     def __repr__(self) -> str:
         return f"<evalq handle {self.id}>"
@@ -285,28 +317,36 @@ class Handle:
                 folder.note(state=state)
 
     def _finished(self, state: RunState) -> Run:
-        found = self.progress()
+        found, complete = self._look()
+        if complete and self._is_here():
+            return apart(self._joined)
         if state == "cancelled":
             raise Cancelled(f"run {self.id} was cancelled {found.reason}".rstrip())
         if state == "paused":
             raise Paused(f"run {self.id} was paused; resume it with: evalq.connect({self.id!r}, broker=...).resume()")
         if state in _UNDER_WAY:
             raise WaitTimeout(f"run {self.id} is {state} ({found.done:,} of {found.total:,} {found.unit}); it goes on")
-        complete = state == "done" or (found.total > 0 and found.done == found.total)
-        if self._folder is not None and self._folder.begun and complete:
+        if state == "done" and self._is_here():
             return apart(self._joined)
         if state != "done":
             raise Incomplete(f"run {self.id} is {state}: {found.reason}".rstrip(": "))
         return self._fetched()
 
+    def _is_here(self) -> bool:
+        return self._folder is not None and self._folder.begun
+
     def _joined(self) -> Run:
-        """The run in its folder here, with the fleet's answers."""
+        """The run in its folder here, with the fleet's answers. The report is made here if no worker has made it."""
         from evalq.producer.lifecycle.join import join, resume_any
         from evalq.producer.run.backend import Backend
 
         assert self._folder is not None
         backend, reporter = Backend(self._settings), silent()
         with served(self._settings) as servers:
+            # Not waiting for a worker to make the report; a second one makes the same.
+            with contextlib.suppress(AlreadyRunning, UsageError):
+                if self._folder.info().state == "detached" and self._look().complete:
+                    resume_any(self._folder, backend, reporter)
             join(self._folder, servers, reporter, lambda left: resume_any(left, backend, reporter))
         return open_run(self._folder.path)
 
@@ -325,7 +365,9 @@ class Handle:
 class _Looks:
     """Looks at a run that is waited for, ever less often."""
 
-    def __init__(self, handle: Handle, timeout: float | None) -> None:
+    def __init__(self, handle: Handle, timeout: float | None, *, here: bool = False) -> None:
+        """``here``: until only a report is left that can be made in the run folder here."""
+        self._here = here and handle._is_here()
         given: Any = timeout
         if given is not None and not (isinstance(given, int | float) and given >= 0):
             raise UsageError(f"timeout={given!r:.100}: seconds, 0 or more")
@@ -337,7 +379,7 @@ class _Looks:
     def look(self) -> RunState | None:
         """The state to return now; None to look again later."""
         try:
-            state = self._handle.state()
+            (state, *_), complete = self._handle._look()
             self._away = None
         except BrokerUnreachable:
             now = time.monotonic()
@@ -347,7 +389,8 @@ class _Looks:
                 raise
             return None
         over = self._until is not None and time.monotonic() >= self._until
-        return state if over or state not in _UNDER_WAY else None
+        ended = state not in _UNDER_WAY or (complete and self._here)
+        return state if over or ended else None
 
     def pause(self) -> float:
         """How long to wait until the next look."""
@@ -403,8 +446,8 @@ def runs(
     with served(chosen) as servers:
         calling = (name for name in servers.sweeps.names() if "." not in name)
         for run in sorted({*servers.runs.runs(), *calling}):
-            progress = _seen(run, servers) if state else None
-            if not state or (progress is not None and progress.state == state):
+            seen = _seen(run, servers) if state else None
+            if not state or (seen is not None and seen.progress.state == state):
                 found.append(run)
     return [Handle(run, chosen, _folder_here(run)) for run in found]
 

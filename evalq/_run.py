@@ -226,7 +226,8 @@ class _Stored:
                 yield from stream
         except OSError as error:
             why = error.strerror or error
-            raise StorageError(f"{path}: {why}; run the evaluation again to have its records") from error
+            where = "a run that others finished has its records where it was begun; else run the evaluation again"
+            raise StorageError(f"{path}: {why}; {where}") from error
 
 
 class Run:

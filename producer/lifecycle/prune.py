@@ -20,6 +20,7 @@ from evalq.producer.follow.traces import FOLLOWERS, is_abandoned, prune_windows
 from evalq.producer.outputs.final import drop_left
 
 if TYPE_CHECKING:
+    from evalq.producer.folder.documents import RunInfo
     from evalq.workers.ledger.heartbeats import Heartbeats
     from evalq.workers.ledger.history import History
     from evalq.workers.ledger.runs import RunLedger
@@ -50,7 +51,7 @@ def prune(
             continue
         # Its folder is here, so the ledger keeps the run, however old it is there.
         here.add(info.run)
-        if info.state in ENDED and _noted(folder) <= before:
+        if _noted(folder) <= before and _is_over(info, ledger, calls, warn):
             if not dry_run and not _remove(folder, warn):
                 continue
             removed.add(info.run)
@@ -122,7 +123,7 @@ def prune_named(
     infos = [folder.info() for folder in folders]
     for folder, info in zip(folders, infos, strict=True):
         # Check all before removing the first.
-        if info.state not in ENDED:
+        if not _is_over(info, ledger, calls, _refuse):
             raise UsageError(
                 f"{folder.path}: this run is {info.state}; end it first: evalq cancel {folder.named(info.server)}"
             )
@@ -134,6 +135,23 @@ def prune_named(
         yield f"{info.run}: {folder.path}"
         if ledger is not None and (line := _forget_run(info.run, ledger, dry_run=dry_run)) is not None:
             yield line
+
+
+def _is_over(info: RunInfo, ledger: RunLedger | None, calls: SweepLedger | None, warn: Callable[[str], None]) -> bool:
+    """Whether a run has ended: by its folder, or by the ledger if it was left to a fleet, which then has its report."""
+    if info.state in ENDED:
+        return True
+    if info.state != "detached" or ledger is None or calls is None:
+        return False
+    try:
+        with contextlib.suppress(Incomplete):
+            status = ledger.poll(info.run)
+            return status.progress.state in ENDED and (status.progress.state != "done" or status.reported)
+        sweep = calls.poll(info.run)
+    except WireError as error:  # of one run: the others are removed all the same
+        warn(f"warning: {error}")
+        return False
+    return sweep is not None and sweep.state in ("cancelled", "failed")
 
 
 def _noted(folder: RunFolder) -> float:
@@ -153,7 +171,7 @@ def _remove(folder: RunFolder, warn: Callable[[str], None]) -> bool:
     """Remove a run's folder in one step; False if it is gone, or with a warning if it cannot be removed."""
     with contextlib.suppress(FileNotFoundError), folder.driving() as mine:  # another process may remove it meanwhile
         # Check again under the lock: a process may have resumed it since it was listed.
-        if not mine or folder.info().state not in ENDED:
+        if not mine or folder.info().state not in (*ENDED, "detached"):
             warn(f"warning: {folder.path} is skipped: a process drives it")
             return False
         try:

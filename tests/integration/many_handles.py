@@ -129,7 +129,7 @@ def _ids(file: str) -> list[tuple[int, str]]:
 def main(words: Sequence[str]) -> None:
     """A day as long as the command line says."""
     parser = argparse.ArgumentParser()
-    for name, default in (("jobs", 1000), ("processes", 5), ("threads", 20), ("seconds", 5)):
+    for name, default in (("jobs", 1000), ("processes", 5), ("threads", 20), ("seconds", 10)):
         parser.add_argument(f"--{name}", type=int, default=default)
     day = Day(**vars(parser.parse_args(words)))
     with tempfile.TemporaryDirectory(prefix="evalq-") as scratch, running_server(Path(scratch)) as server:

@@ -21,6 +21,7 @@ import evalq
 from evalq.evalcore.evaluators.planagent.sample import write_rows
 from tests.agents.server import running_agent, write_golden
 from tests.integration.harness import Fleet, Server, running_fleet, serves, wait_until
+from tests.integration.harness import evalq as run_evalq
 from tests.integration.ports import free_port
 
 Row = dict[str, str]
@@ -240,6 +241,11 @@ def test_many_small_runs_are_finished_soon_after_one_another(server: Server, apa
     began = time.monotonic()
     for handle in handles:
         assert handle.wait() == "done"
+    assert [each.path for each in handles if each.path is None or not each.path.is_dir()] == []
     starts = {int(server.client.hget(f"evalq:run:{{{handle.id}}}:meta", "finals") or 0) for handle in handles}
     assert starts == {1}
     assert time.monotonic() - began < 2 * len(rows), "two seconds each"
+    # Nobody has fetched their reports: prune asks the server about runs that were left to it.
+    assert run_evalq("prune", "--older-than", "0", "--broker", server.url, cwd=Path.cwd()).returncode == 0
+    assert not [handle for handle in handles if handle.path is None or handle.path.exists()]
+    assert evalq.runs(broker=server.url) == []
