@@ -225,7 +225,7 @@ def test_a_cache_that_cannot_be_used_is_reported_first(tmp_path: Path, service: 
 
 
 def test_certificates_that_cannot_be_read_stop_the_sweep(tmp_path: Path) -> None:
-    """Told for what it is, at once: no call of it can be made."""
+    """The command says so at once: no call of it can be made."""
     write_golden(tmp_path / "golden.json", CASES)
     write_targets(tmp_path, "https://127.0.0.1:1/v1")
     args = ("vs", "golden.json", "--target", "chat", "--targets", "targets.yaml", "--out", "run")

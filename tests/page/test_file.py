@@ -148,7 +148,7 @@ def saying(text: str) -> Evaluator[Any, Any]:
         ),
         rows=Rows((Column(text),), dict[str, Any], lambda report: see),
     )
-    changed: Evaluator[Any, Any] = type("Told", (Said,), {"views": views})()
+    changed: Evaluator[Any, Any] = type("Shown", (Said,), {"views": views})()
     return changed
 
 

@@ -77,6 +77,6 @@ def test_files_of_a_folder_become_lines(name: str, data: bytes, line: dict[str, 
 
 
 def test_files_that_cannot_be_read_become_errors() -> None:
-    """Told of with their reason."""
+    """The message names them, with the reason."""
     assert "not JSON" in json.loads(output_line("a.json", b"{"))["error"]
     assert "utf-8" in json.loads(output_line("a.txt", b"\xff"))["error"]

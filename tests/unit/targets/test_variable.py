@@ -105,7 +105,7 @@ def test_hosts_keys_and_limits_are_nobodys_choice(tmp_path: Path, name: str) -> 
      ({"system_prompt": ["none.md"]}, "no such file")],
 )  # fmt: skip
 def test_each_value_has_to_fit(tmp_path: Path, variable: dict[str, Any], reason: str) -> None:
-    """Told when the file is read, not when somebody chooses it."""
+    """The fault shows when the file is read, not when somebody chooses it."""
     with pytest.raises(ConfigError, match=reason):
         _load(tmp_path, chat={**OPENAI, "variable": {k: {"v": v[0]} for k, v in variable.items()}})
 

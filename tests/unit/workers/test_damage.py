@@ -260,7 +260,7 @@ def test_a_history_shows_what_it_can_read(hosts: Hosts, server: Server) -> None:
 
 
 def test_a_damaged_drift_keeps_no_report_back(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """Told in the worker's log, as every other trouble with the cases is."""
+    """The worker's log says it, as it does of other trouble with the cases."""
     server.client.set("junk", "junk")
 
     class Drift:
