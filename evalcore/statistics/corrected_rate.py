@@ -115,12 +115,27 @@ def corrected_share(
     label, or if no answer counts. The interval joins the low end of the one rate with the high end of the other, which
     holds for any dependence of the two.
     """
-    one, other = corrected(wanted, alpha), corrected(others, alpha)
+    one, other = _by_any_labels(wanted, alpha), _by_any_labels(others, alpha)
     if one is None or other is None or one.value + other.value <= 0.0:
         return None
     low = one.interval.low / (one.interval.low + other.interval.high) if one.interval.low > 0.0 else 0.0
     high = one.interval.high / (one.interval.high + other.interval.low) if other.interval.low > 0.0 else 1.0
     return CorrectedShare(one.value / (one.value + other.value), Interval(low, high))
+
+
+def _by_any_labels(cases: Sequence[Labelled], alpha: float) -> CorrectedShare | None:
+    """The corrected rate; that of the labels alone if no label is of one kind of verdict, of which nothing is known."""
+    found = corrected(cases, alpha)
+    if found is None:
+        return None
+    passed, failed = (any(case.passed for case in cases), any(case.passed < case.answers for case in cases))
+    labelled = (
+        any(case.both or case.false_pass for case in cases),
+        any(case.false_fail or case.neither for case in cases),
+    )
+    if (passed and not labelled[0]) or (failed and not labelled[1]):
+        return CorrectedShare(found.alone, found.alone_interval)
+    return CorrectedShare(found.value, found.interval)
 
 
 def _alone(rates: Sequence[Rate], cases: int, alpha: float) -> Interval | None:

@@ -144,6 +144,7 @@ def _line(named: NamedTarget) -> str:
     facts += [f"{value:g} {what}" for what, value in limits.items() if value]
     facts += [f"{target.timeout_seconds:g} s"]
     facts += [f"to choose: {', '.join(target.variable)}"] if target.variable else []
+    facts += [f"user {target.user}"] if target.user else []
     facts += [f"key in {target.api_key_env}"] if target.api_key_env else []
     return f"{named.name:<20} {target.kind:<8} {', '.join(facts)}"  # type: ignore[attr-defined]  # every kind has one
 

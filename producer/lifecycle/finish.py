@@ -14,6 +14,7 @@ import click
 from evalq.evalcore.contract import plugins
 from evalq.evalcore.contract.plugins import stdout_to_stderr
 from evalq.evalcore.errors import EvalqError, Incomplete, NothingEvaluated
+from evalq.evalcore.model.calls import BY_USER
 from evalq.evalcore.model.canonical import Json, uncollected
 from evalq.evalcore.model.state import omissions_in
 from evalq.evalcore.views.markdown import plural, printed, printed_line
@@ -192,7 +193,8 @@ def _refuse_unanswered(sweeps: Sequence[Sweep], allowed: int, where: PlaceArgume
     unanswered = sum((sweep.recorded.unanswered() for sweep in sweeps), Counter[str]())
     count = unanswered.total()
     if count > allowed:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(unanswered.items()))
+        named = {BY_USER: "lost by the simulated user"}
+        kinds = ", ".join(f"{number} {named.get(kind, kind)}" for kind, number in sorted(unanswered.items()))
         raise Incomplete(
             f"{plural(count, 'call was', 'calls were')} never answered ({kinds}). Try again: "
             f"{_retry(sweeps[0].folder, where)}{_larger(sweeps[0])}; "

@@ -49,7 +49,7 @@ def test_the_page_shows_what_it_says(tmp_path: Path) -> None:
     ended = evalq(*command, cwd=tmp_path)
     assert ended.returncode == 3, ended.stderr
     assert blocks("text")[0].strip() in ended.stdout
-    assert "1 call was never answered (1 user)" in ended.stderr
+    assert "1 call was never answered (1 lost by the simulated user)" in ended.stderr
     parcel = next(line for line in lines(tmp_path) if line["case"] == "parcel")
     said = ["Hello, I need help.", "Find out where parcel 17 is.", "Thank you."]
     assert [each["content"] for each in parcel["messages"] if each["role"] == "user"] == said

@@ -142,7 +142,10 @@ def test_a_fault_of_the_user_is_not_the_agents(
     write(tmp_path, url, [case("bad", "Ulsan"), case("good", "Oslo")])
     ended = evalq(*CHECKS, "--output", "junit.xml", cwd=tmp_path)
     # As for any call that nobody answered: `evalq retry --errors` makes it again.
-    assert (ended.returncode, "1 call was never answered (1 user)" in ended.stderr) == (3, True), ended.stderr
+    assert (ended.returncode, "1 call was never answered (1 lost by the simulated user)" in ended.stderr) == (
+        3,
+        True,
+    ), ended.stderr
     found = lines(tmp_path)
     assert found["bad"]["error"].startswith(error)
     assert found["bad"]["user"]["fault"] == error.split(": ")[1]

@@ -113,6 +113,15 @@ def test_without_faults_the_corrected_share_is_the_rate_itself() -> None:
     assert (only.value, only.interval.high) == (1.0, 1.0)
 
 
+def test_labels_of_passes_alone_say_nothing_of_fails() -> None:
+    """Two of five answers pass, both are labelled and count: the three others may count or not."""
+    passed = [Labelled(1, 0, 0, 0, 1, 1)] * 2 + [Labelled(0, 0, 0, 0, 0, 1)] * 3
+    failed = [Labelled(0, 0, 0, 1, 0, 1)] * 2 + [Labelled(0, 0, 0, 0, 1, 1)] * 3
+    share = corrected_share(passed, failed)
+    assert share is not None
+    assert share.interval == pytest.approx(exact_interval(2, 2), abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("check", "message"),
     [
