@@ -293,6 +293,16 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return sum(not attempt.kind for attempt in self.attempts)
 
     @property
+    def likely_cost(self) -> float:
+        """The cost of all attempts for budgets: see `likely_cost`."""
+        return likely_cost(self.attempts)
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether attempts were answered, and no cost of them is known."""
+        return self.cost_unknown and all(attempt.kind or attempt.cost is None for attempt in self.attempts)
+
+    @property
     def cost_unknown(self) -> bool:
         """Whether an answered attempt has no known cost."""
         return any(not attempt.kind and attempt.cost is None for attempt in self.attempts)
@@ -366,6 +376,18 @@ class Used(NamedTuple):
         except ValueError:
             return cls()
         return used if math.isfinite(used.seconds) and math.isfinite(used.cost) else cls()
+
+
+def likely_cost(attempts: Sequence[Attempt]) -> float:
+    """The cost of the attempts at an answer, in which an answered one of unknown cost counts at the mean of the others.
+
+    A server may tell the tokens of some calls of a conversation only: as if the others cost nothing, a budget would pay
+    for twice as many.
+    """
+    known = [attempt.cost for attempt in attempts if not attempt.kind and attempt.cost is not None]
+    lacking = sum(not attempt.kind and attempt.cost is None for attempt in attempts)
+    mean = sum(known) / len(known) if known else 0.0
+    return sum(attempt.cost or 0.0 for attempt in attempts) + lacking * mean
 
 
 class _Cuts(msgspec.Struct):

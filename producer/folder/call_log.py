@@ -100,6 +100,8 @@ class RecordedOutputs:
         self.count = 0
         self.paid = self.attempts = 0
         self.spending = Spending()
+        self.untold = False
+        """Whether the cost of an answer, or of a part of it, is unknown."""
         """Of all calls for this sweep, those made again included: outputs, attempts, and cost."""
         self.reused: Counter[str] = Counter()
         """{run: outputs reused from it}, "" for a cache; a call that is made again does not count."""
@@ -341,8 +343,9 @@ class RecordedOutputs:
             self.paid += 1
             self.attempts += len(output.attempts)
             self.spending.add(
-                output.cost, known=output.priced == "told", unknown=output.cost_unknown, answered=output.answered
+                output.likely_cost, known=output.priced == "told", unknown=output.unpriced, answered=output.answered
             )
+            self.untold = self.untold or output.cost_unknown
             count_served(self.served, output.attempts)
             if output.did.user != Doings().user and (user := user_facts(msgspec.json.decode(output.did.user))):
                 count_user(self.users, user, output.attempts)

@@ -265,7 +265,7 @@ class DirectCalls:
                 output = calls.made.popleft().output
                 self._tally.count({output.call: EndedAttempts.of(output)})
                 self._tally.confirm([output.call])
-        if self._sweep.live.max_cost and self._sweep.recorded.spending.unknown and not self._warned:
+        if self._sweep.live.max_cost and self._sweep.recorded.untold and not self._warned:
             self._warned = True
             self.warnings.append(warning_text("untold", self._sweep.header.target))
         if self._intake.uncached:

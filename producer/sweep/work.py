@@ -205,7 +205,7 @@ class SweepWork:
         # Keep earlier processes while a restarted server still waits for their reports.
         self._living = self._living.union(status.living) if status.unsettled else set(status.living)
         recorded.note_begun(status.started, status.tallies, status.under_way)
-        if self._sweep.live.max_cost and recorded.spending.unknown:
+        if self._sweep.live.max_cost and recorded.untold:
             self.warnings.add("untold")
         # Ask a cache and earlier runs before offering calls: an offered call may be paid at once.
         known = self._intake.known and not self.published

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from evalq.evalcore.errors import WireError
-from evalq.evalcore.model.calls import Attempt, Prompt, Spending, Used
+from evalq.evalcore.model.calls import Attempt, Prompt, Spending, Used, likely_cost
 from evalq.workers.callers.case_use import CaseUse
 from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.local_pacer import LocalPacer
@@ -352,7 +352,7 @@ class CallLoop:
     async def _keep_talk(self, call: int, dialogue: Dialogue, attempts: Sequence[Answered | Failure | Attempt]) -> None:
         """Have the folder keep a conversation so far, in which the ``attempts`` are paid."""
         done = recorded_attempts(attempts, self._named)
-        cost = sum(attempt.cost or 0.0 for attempt in done)
+        cost = likely_cost(done)
         await asyncio.to_thread(self._talks.keep, call, len(done), cost, dialogue.state(done))
         # They count by the folder's note from here on, in this process and in one that goes on.
         self.begun -= len(done) - self._talked.get(call, (0, 0.0))[0]
@@ -411,7 +411,7 @@ class CallLoop:
         self._unrecorded[output.call] = len(output.attempts)
         self._paid += 1
         self._spending.add(
-            output.cost, known=output.priced == "told", unknown=output.cost_unknown, answered=output.answered
+            output.likely_cost, known=output.priced == "told", unknown=output.unpriced, answered=output.answered
         )
         self._errors += output.failed
         self.made.append(result)

@@ -13,7 +13,7 @@ import msgspec
 import redis
 
 from evalq.evalcore.errors import BrokerUnreachable, WireError
-from evalq.evalcore.model.calls import Attempt, Prompt, Used
+from evalq.evalcore.model.calls import Attempt, Prompt, Used, likely_cost
 from evalq.workers.callers.case_use import CaseUse
 from evalq.workers.callers.dialogue import Dialogue
 from evalq.workers.callers.lanes import Lanes
@@ -365,7 +365,7 @@ class InFlightCalls:
         """Keep a conversation so far in the ledger, as its answers are paid. False if the call is not held any more."""
         done = recorded_attempts(attempts, self._session.named)
         kept = self._attempts.get(call, 0)
-        state, cost = dialogue.state(done), sum(attempt.cost or 0.0 for attempt in done)
+        state, cost = dialogue.state(done), likely_cost(done)
         keep = partial(
             self._calls.keep_talk, self._header.run, self._holder, call, kept, state, attempts=len(done), cost=cost
         )

@@ -254,7 +254,7 @@ def counters(label: str, took: Mapping[str, float]) -> Iterator[str | int]:
 class EndedAttempts(NamedTuple):
     """Attempts of a call that ended, their outputs (0 or 1) and their cost.
 
-    ``unpriced``: the target answered, and the cost is unknown.
+    ``unpriced``: the target answered, and no cost of it is known.
     """
 
     attempts: int
@@ -265,7 +265,7 @@ class EndedAttempts(NamedTuple):
     @classmethod
     def of(cls, output: Output, *, fatal: bool = False) -> EndedAttempts:
         """The attempts of an output; a ``fatal`` one is no output of its case."""
-        return cls(len(output.attempts), int(not fatal), output.cost, output.cost_unknown)
+        return cls(len(output.attempts), int(not fatal), output.likely_cost, output.unpriced)
 
 
 class ProcessTally:

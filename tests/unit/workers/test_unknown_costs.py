@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evalq.evalcore.model.calls import Tokens
+from evalq.evalcore.model.calls import Attempt, Output, Tokens
+from evalq.workers.ledger.sweep_model import EndedAttempts, ProcessTally
 from evalq.workers.targets.price import Price, cost_of
 
 BOTH = Price(prompt_per_million=1e6, completion_per_million=2e6)
@@ -51,6 +52,27 @@ def test_each_part_has_its_price(tokens: Tokens, cost: float | None) -> None:
     """A cached prompt billed in full would end a budget of 100 calls after 19."""
     found = cost_of(CACHED, tokens)
     assert found == (None if cost is None else pytest.approx(cost))
+
+
+@pytest.mark.parametrize(
+    ("costs", "likely", "unpriced"),
+    [
+        ((1.0, 2.0), 3.0, False),
+        ((1.0, None, 3.0), 6.0, False),
+        ((None, None), 0.0, True),
+        ((), 0.0, False),
+    ],
+)
+def test_calls_of_a_conversation_without_a_cost_count_at_the_mean(
+    costs: tuple[float | None, ...], likely: float, unpriced: bool
+) -> None:
+    """As if they cost nothing, a budget would pay for many more; a call that failed may cost nothing."""
+    attempts = (Attempt(kind="server"), *(Attempt(cost=cost) for cost in costs))
+    output = Output(call=0, case="c", agent="", repeat=0, prompt="", target="t", config="", attempts=attempts)
+    assert (output.likely_cost, output.unpriced) == (likely, unpriced)
+    tally = ProcessTally()
+    tally.count({0: EndedAttempts.of(output)})
+    assert tally.sums() == f"1 {len(attempts)} 1 {likely!r}"
 
 
 def test_a_call_may_cost_without_tokens() -> None:
