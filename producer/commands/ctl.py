@@ -1,4 +1,4 @@
-"""Steer the live calls of a run: list those in flight, hold, release or cancel cases, and set a target's limits."""
+"""Steer a run's live calls: list those in flight, hold, cancel or re-queue cases, and set a target's limits."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def _ctl(
     hold: tuple[str, ...],
     go_on: tuple[str, ...],
     cancel_case: tuple[str, ...],
+    requeue: tuple[str, ...],
     rate: tuple[str, ...],
     in_flight: tuple[str, ...],
     as_json: bool,
@@ -41,7 +42,7 @@ def _ctl(
         for _, target, _ in given:
             if target not in pools:
                 raise UsageError(f"this run calls no target {target!r} (it calls: {', '.join(sorted(pools))})")
-        _steer_cases(servers, sweeps, hold, go_on, cancel_case)
+        _steer_cases(servers, sweeps, hold, go_on, cancel_case, requeue)
         from evalq.workers.ledger.steering import set_limits
 
         for name, target, value in given:
@@ -51,7 +52,7 @@ def _ctl(
             click.echo(printed(f"{target}: {what}: {told}, on all callers within a second"), err=True)
         if as_json:
             click.echo(canonical_json(_facts(servers, sweeps)))
-        elif not (hold or go_on or cancel_case or given):
+        elif not (hold or go_on or cancel_case or requeue or given):
             _show(servers, sweeps)
 
 
@@ -100,8 +101,9 @@ def _steer_cases(
     hold: tuple[str, ...],
     go_on: tuple[str, ...],
     cancel_case: tuple[str, ...],
+    requeue: tuple[str, ...],
 ) -> None:
-    named = {*hold, *go_on, *cancel_case}
+    named = {*hold, *go_on, *cancel_case, *requeue}
     if not named:
         return
     numbers = [{prompt.case: number for number, prompt in each.prompts().items()} for each in sweeps]
@@ -109,10 +111,14 @@ def _steer_cases(
         raise UsageError(f"no case {', '.join(map(repr, unknown))} in this run: evalq ctl RUN lists those in flight")
     for sweep, known in zip(sweeps, numbers, strict=True):
         state = servers.sweeps.poll(sweep.header.run)
-        if cancel_case and (state is None or state.state != "open"):
+        if (cancel_case or requeue) and (state is None or state.state != "open"):
             raise UsageError(f"{sweep.header.run}: its calls are over ({state.state if state else 'gone'})")
         _each(hold, known, sweep.hold, "held back: no further call of it is made")
         _each(go_on, known, lambda cases, sweep=sweep: sweep.hold(cases, go=True), "goes on")  # type: ignore[misc]
+        for name in requeue:
+            if name in known:
+                count = sweep.requeue([known[name]])
+                click.echo(printed(f"{name}: {plural(count, 'call')} in flight made again"), err=True)
         for name in cancel_case:
             if name in known:
                 count = sweep.cancel({known[name]: sweep.prompts()[known[name]]}, _config(servers, sweep))
@@ -186,6 +192,7 @@ COMMAND = command(
     ),
     click.Option(["--release", "go_on"], multiple=True, metavar="CASE", help="Let a held case go on."),
     click.Option(["--cancel", "cancel_case"], multiple=True, metavar="CASE", help="Give a case up: it counts as lost."),
+    click.Option(["--requeue"], multiple=True, metavar="CASE", help="Drop a case's calls in flight, make them again."),
     click.Option(
         ["--rate"], multiple=True, metavar="TARGET=N", help="Most calls a minute, fleet-wide; `file`: the file's."
     ),

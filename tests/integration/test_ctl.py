@@ -116,6 +116,30 @@ def test_a_case_in_flight_is_listed_and_can_be_given_up(
     assert [error for error in errors if error] == ["server: evalq ctl cancelled this case"]
 
 
+def test_a_call_that_hangs_is_made_again_when_it_is_queued_again(
+    service: tuple[Agent, str], server: Server, tmp_path: Path
+) -> None:
+    """Without waiting for its time limit: the try that hangs is dropped and counts as lost, the next is recorded."""
+    agent, url = service
+    hangs = json.dumps({"do": "hang", "times": 1})
+    write(tmp_path, url)
+    cases = json.loads((tmp_path / "cases.json").read_text())
+    cases["cases"][1]["input"] = hangs
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    with running_fleet(server.url, tmp_path) as workers:
+        workers.add(1, "--calls", "4", "--targets", "targets.yaml")
+        process = start_evalq(*CHECKS, cwd=tmp_path, EVALQ_BROKER=server.url)
+        wait_until(lambda: agent.calls.total() == 4 and agent.at_once == 1, "one call hangs")
+        wait_until(lambda: len(facts(tmp_path, server)["calls"]) == 1, "the others are recorded", pause=0.3)
+        done = ctl(tmp_path, server, "--requeue", "c1")
+        assert (done.returncode, "c1: 1 call in flight made again" in done.stderr) == (0, True), done.stderr
+        _, said = process.communicate()
+    assert process.returncode == 0, said
+    assert agent.calls[hangs] == 2
+    calls = json.loads((tmp_path / "run/run.json").read_text())["calls"]
+    assert (calls["recorded"], calls["errors"], calls["lost"], calls["attempts"]) == (4, 0, 1, 5)
+
+
 def test_another_rate_holds_on_all_callers_within_two_seconds(
     service: tuple[Agent, str], server: Server, tmp_path: Path
 ) -> None:

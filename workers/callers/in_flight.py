@@ -115,6 +115,13 @@ class InFlightCalls:
         """Calls recorded so lately that a server may have lost them."""
         return self._recent.calls()
 
+    def drop(self, calls: list[int]) -> None:
+        """Cut these calls off: the ledger has given them to others."""
+        for call in calls:
+            if (task := self._tasks.get(call)) is not None:
+                self._attempts.pop(call, None)
+                task.cancel()
+
     def record_again(self, calls: list[int]) -> None:
         """Record these calls again: the ledger has lost them."""
         self._results += self._recent.take(calls)

@@ -228,7 +228,8 @@ class _CallingProcess:
             del self._listed_at[run]
             return await self._claim_calls(run, most)
         if in_flight is not None and forgotten:
-            in_flight.record_again(forgotten)
+            in_flight.record_again([call for call in forgotten if call >= 0])
+            in_flight.drop([-1 - call for call in forgotten if call < 0])
         return state, calls
 
     async def _withdraw(self, run: str, state: str) -> None:

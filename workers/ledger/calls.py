@@ -103,7 +103,8 @@ class CallLedger(Scripts):
 
         ``mine`` lists the holder's calls that are in flight or not recorded yet, {call: attempts begun}. The ledger
         gives away any other call that it holds for this holder. ``recent`` lists calls that it recorded lately; those
-        that the ledger has lost are to be resent. After a claim without ``mine`` see `regressed`.
+        that the ledger has lost are to be resent, and -1 - call is one to drop. After a claim without ``mine`` see
+        `regressed`.
         """
         # -1 lists nothing; 0 says that the holder has no calls.
         items = () if mine is None else (f"{call} {begun}" for call, begun in mine.items())

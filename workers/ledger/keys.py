@@ -112,7 +112,7 @@ class SweepKeys(NamedTuple):
     talks: str  # {call: its conversation so far, "cost CALL": "attempts cost" of it}
     kept: str  # {held call: attempts begun in this hold that its conversation has}
     talked: str  # {call: attempts of earlier holds that its conversation has}
-    used: str  # {call: "tries seconds cost" of earlier holds; "at <call>": when its first try of this hold began}
+    used: str  # {call: "tries seconds cost" of earlier holds; "at <call>": its first try now; "drop <call>": process}
     aside: str  # cases that a user holds back
 
     @classmethod

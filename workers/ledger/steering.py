@@ -83,6 +83,13 @@ class Steering:
         """Make no further call of ``cases``, or let them go on."""
         self._ledger.step("hold", self._run, "go" if go else "hold", *sorted(cases))
 
+    def requeue(self, cases: Collection[int]) -> int:
+        """Have the calls in flight of ``cases`` made again at once; returns how many these are.
+
+        Processes drop them within a second. A try that is dropped may have been paid, and counts as lost.
+        """
+        return int(self._ledger.step("requeue", self._run, *sorted(cases)))
+
     def cancel(self, cases: Mapping[int, Prompt], config: str) -> int:
         """Record all calls of ``cases`` that have no output as failed; returns how many these were.
 

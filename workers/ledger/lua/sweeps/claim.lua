@@ -1,4 +1,5 @@
--- Hands out calls to a process and renews its lease. Returns {state, generation, calls to resend, call...}; 'gone' for an
+-- Hands out calls to a process and renews its lease. Returns {state, generation, calls to resend (and -1 - call to drop),
+-- call...}; 'gone' for an
 -- unknown sweep. A process that has not listed its calls in this generation must do so.
 -- ARGV: ttl, token, run, holder, its tally ('name tally' or ''), lease ms, most, number of its calls that it lists (-1: no
 -- list), those ('call attempts_begun'), and calls that it recorded lately
@@ -42,7 +43,11 @@ if listed >= 0 then
   end
   for call, begun in pairs(mine) do
     -- A call that it has not begun may be another process's by now; it may begin only a call that the ledger holds for it.
-    if begun > 0 and redis.call('SISMEMBER', keys.recorded, call) == 0 then
+    if redis.call('HGET', keys.used, 'drop ' .. call) == me then
+      -- A user had it queued again. If this process was given it once more, it does not list it next time, and gives it back.
+      redis.call('HDEL', keys.used, 'drop ' .. call)
+      table.insert(lost_results, -1 - call)
+    elseif begun > 0 and redis.call('SISMEMBER', keys.recorded, call) == 0 then
       redis.call('HSET', keys.held, call, me)
       redis.call('HSET', keys.begun, call, begun)
       recovered(me, call)
