@@ -399,7 +399,11 @@ class Door:
                 while name in found:
                     count += 1
                     name = f"{start.name}-{count}"
-                found[name] = leave(start.begin(options), self._backend, _Logged()).info().run
+                try:
+                    found[name] = leave(start.begin(options), self._backend, _Logged()).info().run
+                except EvalqError as error:
+                    begun = f"; begun before it: {', '.join(found.values())}" if found else ""
+                    raise UsageError(f"{name}: {error}{begun}") from None
         return found if request.suite is not None else next(iter(found.values()))
 
 
@@ -500,6 +504,7 @@ def serve(settings: Settings) -> int:
     # Plans have paths from here, which workers look for below their roots.
     os.chdir(next(root for root in allowed.roots if allowed.folder.is_relative_to(root)))
     door = Door(settings, allowed)
+    log.info("requests are taken at %s for files below %s", read_address(settings.submit_broker), allowed.folder)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, door.stop)
     try:
