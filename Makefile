@@ -82,7 +82,7 @@ quick: setup .venv/compiled  ## What starts no server, on a fifth of the example
 
 # Tests of what evalq does with Celery, kombu and redis-py.
 OF_CELERY = $(addprefix tests/,unit/workers contract/test_private_parts.py contract/test_celery_variables.py \
-  $(addprefix integration/test_,transport.py kombu_faults.py celery_tools.py own_workers.py neighbours.py faults.py hints.py rabbitmq.py rabbitmq_timeouts.py sick.py \
+  $(addprefix integration/test_,transport.py kombu_faults.py celery_tools.py own_workers.py submit_task.py neighbours.py faults.py hints.py rabbitmq.py rabbitmq_timeouts.py sick.py \
   signals.py sweeps.py unusable.py upgraded.py waiting.py) \
   $(addprefix doors/test_,acl.py messages.py remote_control.py tls.py) chaos/test_short.py)
 

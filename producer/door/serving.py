@@ -77,17 +77,13 @@ class _StockQoS(transport.QoS):
             self._remove_from_indices(tag).execute()  # type: ignore[no-untyped-call]  # kombu's
 
 
-class _StockChannel(transport.Channel):
+class _StockChannel(transport.StockNamedChannel):
     """A channel of the queue that stock Celery clients send to, which drops what is no message of theirs."""
 
     QoS = _StockQoS
     unacked_key = stock.Channel.unacked_key
     unacked_index_key = stock.Channel.unacked_index_key
     unacked_mutex_key = stock.Channel.unacked_mutex_key
-    keyprefix_queue = stock.Channel.keyprefix_queue
-    keyprefix_binding_permanent = stock.Channel.keyprefix_binding_permanent
-    keyprefix_binding_deadlines = stock.Channel.keyprefix_binding_deadlines
-    fanout_prefix = stock.Channel.fanout_prefix
 
     def _do_restore_message(
         self, payload: Any, exchange: Any, routing_key: Any, pipe: Any, leftmost: bool = False

@@ -133,17 +133,23 @@ class Channel(ToolsChannel):
             return None
 
 
-class OpenChannel(Channel):
-    """The same with Celery's names for events and remote control, so that its tools find them.
+class StockNamedChannel(Channel):
+    """The same with kombu's own names for bindings and broadcasts, so that stock clients and tools find them.
 
-    The queues, and messages that are not yet acknowledged, keep evalq's names. It delivers only broadcasts that are
-    remote-control requests, in a new envelope.
+    The queues, and messages that are not yet acknowledged, keep evalq's names.
     """
 
     keyprefix_queue = stock.Channel.keyprefix_queue
     keyprefix_binding_permanent = getattr(stock.Channel, "keyprefix_binding_permanent", "")  # from kombu 5.7 on
     keyprefix_binding_deadlines = getattr(stock.Channel, "keyprefix_binding_deadlines", "")
-    fanout_prefix = True
+    fanout_prefix = stock.Channel.fanout_prefix
+
+
+class OpenChannel(StockNamedChannel):
+    """A worker's channel with events or remote control.
+
+    It delivers only broadcasts that are remote-control requests, in a new envelope.
+    """
 
     def _handle_message(self, client: Any, response: Any) -> dict[str, Any]:
         """A message of PUBLISH; without its data, which kombu then skips, if it is not a request."""
