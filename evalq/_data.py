@@ -112,7 +112,18 @@ def _is_table(value: Any) -> bool:
     if isinstance(value, type):
         return False
     pandas = hasattr(value, "to_dict") and hasattr(value, "columns")
-    return pandas or (hasattr(value, "to_pylist") and hasattr(value, "column_names")) or hasattr(value, "to_batches")
+    return (
+        pandas
+        or _is_lazy(value)
+        or (hasattr(value, "to_pylist") and hasattr(value, "column_names"))
+        or hasattr(value, "to_batches")
+    )
+
+
+def _is_lazy(value: Any) -> bool:
+    """Whether the value is a plan whose rows are not there yet, as of polars or Spark."""
+    # Of the type, since to ask the plan itself for its columns may compute it.
+    return hasattr(type(value), "collect") and hasattr(type(value), "columns")
 
 
 def _outputs(outputs: Any, listed: Sequence[Any], folder: Path) -> list[str]:
@@ -192,6 +203,8 @@ def _rows(value: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _table_rows(table: Any, name: str) -> Iterator[Mapping[Any, Any]]:
+    if _is_lazy(table):
+        raise UsageError(f"{name}: {type(table).__name__}: collect it into a frame first")
     columns = list(getattr(table, "column_names", None) or table.columns) if hasattr(table, "columns") else []
     odd = [each for each in columns if not isinstance(each, str)]
     if odd:
@@ -211,7 +224,7 @@ def _table_rows(table: Any, name: str) -> Iterator[Mapping[Any, Any]]:
         for start in range(0, len(table), _BATCH):
             yield from table.iloc[start : start + _BATCH].to_dict("records")
     else:
-        raise UsageError(f"{name}: {type(table).__name__}: collect it into a frame first")
+        raise UsageError(f"{name}: {type(table).__name__}: no frame or table that evalq knows: give its records")
 
 
 def _plain(value: Any, where: str, deepest: int) -> Any:
