@@ -211,8 +211,7 @@ class DirectCalls:
                         continue
                     missing = self._missing()
                     if calls.failed:
-                        kept = f"{self._sweep.recorded.count:,} of {self._sweep.header.total:,} outputs are recorded"
-                        raise Incomplete(f"the calls stopped at {calls.failed}; {kept} and kept")
+                        raise Incomplete(f"the calls stopped at {calls.failed}; {self._sweep.kept_text()}")
                     if not missing:
                         watch(self._progress())
                         return "done"

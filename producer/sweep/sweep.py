@@ -10,6 +10,7 @@ import contextlib
 import shlex
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,6 +26,7 @@ from evalq.evalcore.files import open_input, replacing, write_atomic
 from evalq.evalcore.model.calls import Output, Prompt, StopNote
 from evalq.evalcore.model.canonical import Json
 from evalq.evalcore.model.manifest import Header
+from evalq.evalcore.naming import shorten
 from evalq.evalcore.records.cut import batches, opened
 from evalq.evalcore.records.inputs import MAX_UNPACKED_BYTES
 from evalq.evalcore.version import code_version
@@ -47,6 +49,9 @@ from evalq.producer.sweep.head import (
 from evalq.producer.sweep.options import SweepOptions, prompts_of
 from evalq.producer.sweep.reuse import SourceRun
 from evalq.workers.ledger.sweep_model import SETTINGS, SIMULATED, USER, SweepHeader
+
+_FEW, _CASES_SHOWN = 4, 5
+"""At most one case in four lacks outputs: then they are named, so many of them."""
 
 
 class Sweep:
@@ -187,6 +192,22 @@ class Sweep:
     def prompts(self) -> Iterator[Prompt]:
         """One prompt per case, in order."""
         return read_prompts(self.files / PROMPTS)
+
+    def kept_text(self) -> str:
+        """How many outputs are recorded; if few cases lack theirs, which, and how to give them up."""
+        recorded, header = self.recorded, self.header
+        text = f"{recorded.count:,} of {header.total:,} outputs are recorded and kept"
+        lacking = Counter(call % header.cases for call in range(header.total) if not recorded.has(call))
+        if not lacking or len(lacking) * _FEW > header.cases:
+            return text
+        shown = sorted(lacking)[:_CASES_SHOWN]
+        names = [f"{shorten(prompt.case)} ({lacking[number]})" for number, prompt in enumerate(self.prompts())
+                 if number in shown]  # fmt: skip
+        more = f" and {len(lacking) - len(shown)} more" if len(lacking) > len(shown) else ""
+        return (
+            f"{text}; cases that lack outputs: {', '.join(names)}{more}. If the target fails for these alone, its "
+            "`case_budget` gives them up"
+        )
 
     @property
     def last_driver(self) -> LastDriver:

@@ -253,9 +253,7 @@ class SweepWork:
         refuse_halted(self.run, look.state, look.reason)
         # Only when no call is in flight, because those still bring outputs.
         if quiet and look.state == "failed":
-            recorded, total = self._sweep.recorded.count, self._sweep.header.total
-            kept = f"{recorded:,} of {total:,} outputs are recorded and kept"
-            raise Incomplete(f"the calls stopped at {look.reason}; {kept}")
+            raise Incomplete(f"the calls stopped at {look.reason}; {self._sweep.kept_text()}")
         if quiet and look.state == "done":
             self._closed_elsewhere(look)
         elif quiet and look.state == "spent":

@@ -154,3 +154,32 @@ def test_a_budget_of_money_needs_a_price(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "targets.yaml" in done.stderr
     assert "case_budget: a cost needs a price" in done.stderr
+
+
+DOWN = json.dumps({"do": "raw", "status": 503, "body": {"error": {"message": "not this one"}}})
+
+
+def test_a_target_that_refuses_one_case_for_good_ends_by_its_seconds(
+    service: tuple[Agent, str], tmp_path: Path
+) -> None:
+    """It seems to be down, since only that case is left; the seconds of the case pass meanwhile."""
+    _, url = service
+    write(tmp_path, url, DOWN, case_budget={"seconds": 2})
+    done = evalq(*CHECKS, "--targets", "targets.yaml", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "1 call was never answered (1 server)" in done.stderr
+    found = errors(tmp_path)
+    assert list(found) == ["c1"]
+    assert found["c1"].endswith("the budget of this case is spent: 2 s (case_budget)")
+
+
+def test_the_cases_that_hold_the_end_are_named(service: tuple[Agent, str], tmp_path: Path) -> None:
+    """Without a budget the calls end once the target has been down for too long: it was so for one case alone."""
+    _, url = service
+    write(tmp_path, url, DOWN)
+    cases = json.loads((tmp_path / "cases.json").read_text())
+    cases["cases"] += [{"id": f"d{n}", "input": f"{n}", "checks": [{"contains": "echo"}]} for n in range(3)]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    done = evalq(*CHECKS, "--repeat", "2", "--targets", "targets.yaml", cwd=tmp_path, EVALQ_DOWN_SECONDS="1")
+    assert done.returncode == 3, done.stderr
+    assert "10 of 12 outputs are recorded and kept; cases that lack outputs: c1 (2). If the target" in done.stderr

@@ -310,6 +310,15 @@ class CallLoop:
                 # The target's failure, and no fault of this call.
                 self._drop([attempts.pop()])
                 self._keep_use(call, use)
+                if spent := use.spent():
+                    # Its seconds pass while the target is down, too: it may be down for this case alone.
+                    lost = use.ended(result, spent) if isinstance(result, Failure) else use.lost(spent)
+                    made = result_of(
+                        header, self._named, self._config, call, prompt, attempts, dialogue.lost(), lost=lost
+                    )
+                    self.begun += self._talked.pop(call, (0, 0.0))[0]
+                    self._give(made)
+                    return
                 if not await self._reached_again(voice):
                     break
                 continue
