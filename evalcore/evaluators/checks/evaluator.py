@@ -267,7 +267,7 @@ class ChecksEvaluator(Evaluator[ChecksParams, ChecksState]):
     """Scores recorded or live outputs of any agent by cases with checks."""
 
     name = "checks"
-    version = "2"
+    version = "3"
     summary = "Check any agent's outputs, case by case: by text, JSON, numbers, tool calls or cost, with many repeats."
     records = Records(unit="outputs")
     Params = ChecksParams
