@@ -101,7 +101,8 @@ def stands_for(name: str) -> Iterator[str]:
     for path in matching or [name]:
         yield path
         if os.path.isdir(path):
-            yield from (entry.path for entry in os.scandir(path) if entry.is_file())
+            # Not `entry.is_file()`: a link that leads to itself would raise, depending on the order of the entries.
+            yield from (entry.path for entry in os.scandir(path) if os.path.isfile(entry.path))
 
 
 def _unpacked_name(name: str) -> str:

@@ -258,7 +258,8 @@ def _unpacked(name: str) -> str:
 
 def _files(folder: Path) -> Iterator[Path]:
     try:
-        return (Path(entry.path) for entry in list(os.scandir(folder)) if entry.is_file())
+        # Not `entry.is_file()`: a link that leads to itself would raise.
+        return (Path(entry.path) for entry in list(os.scandir(folder)) if os.path.isfile(entry.path))
     except OSError:
         return iter(())
 

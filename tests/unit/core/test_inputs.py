@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 
 from evalq.evalcore.errors import InputError
 from evalq.evalcore.records import inputs as spooling
-from evalq.evalcore.records.inputs import Source, discover, format_suffixes, needs_spool, read_columns, spool
+from evalq.evalcore.records.inputs import (
+    Source,
+    discover,
+    format_suffixes,
+    needs_spool,
+    read_columns,
+    spool,
+    stands_for,
+)
 
 PLAIN = b'{"a": 1}\n' * 3000 + b'{"b": "' + os.urandom(3000).hex().encode() + b'"}'
 
@@ -33,6 +41,15 @@ def folder(tmp_path: Path) -> Path:
 
 def names(sources: list[Source]) -> list[str]:
     return [source.name for source in sources]
+
+
+def test_a_link_that_leads_to_itself_is_no_file(folder: Path) -> None:
+    """Whatever the order of the entries, nothing raises, and the other files are there."""
+    (folder / "ring.jsonl").symlink_to(folder / "ring.jsonl")
+    (folder / "lost.jsonl").symlink_to(folder / "nowhere")
+    found = {Path(path).name for path in stands_for(str(folder))} - {folder.name}
+    assert found == {"b.jsonl", "a.jsonl", "c.ndjson.gz", "d.jsonl.zst", "notes.txt", "e.jsonl.bak", "B.JSONL.x"}
+    assert names(discover([str(folder)], format_suffixes("jsonl"))) == ["a.jsonl", "b.jsonl", "c.ndjson", "d.jsonl"]
 
 
 def test_a_folder_is_its_files_of_the_format_sorted(folder: Path) -> None:

@@ -136,7 +136,8 @@ def test_a_file_is_found_by_itself_and_never_by_its_content(tmp_path: Path) -> N
 def test_the_next_file_is_known_by_its_number_or_date(
     there: list[str], after: str, expected: str | None, tmp_path: Path
 ) -> None:
-    """Numbers fall and dates rise towards the log itself."""
+    """Numbers fall and dates rise towards the log itself. A link that leads to itself is no file."""
+    (tmp_path / "ring").symlink_to(tmp_path / "ring")
     for name in there:
         (tmp_path / name).touch()
     found = rotated_later(tmp_path / "log", tmp_path / after)
