@@ -33,10 +33,6 @@ for _name, _share in portions.SHARES.items():
 settings.load_profile("usual")
 
 
-MEMORY = 6 << 30
-"""Bytes that have to be free in memory for the files of the tests; they take less than half of that."""
-
-
 class Fewer(settings):
     """Settings of a test, where each takes a share of its examples."""
 
@@ -78,20 +74,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(terminalreporter.config.stash[_SCALED])
 
 
-def _in_memory() -> str | None:
-    """A folder that is no disk's, if there is room and programs may run there: the tests sync some 20,000 files."""
-    folder = "/dev/shm"
-    if "TMPDIR" in os.environ or not os.access(folder, os.W_OK):
-        return None
-    there = os.statvfs(folder)
-    return folder if there.f_bavail * there.f_frsize >= MEMORY and not there.f_flag & os.ST_NOEXEC else None
-
-
 def _leave_nothing(config: pytest.Config) -> None:
     """What processes that tests kill have in the folder for such things goes with the session."""
-    where = _in_memory() or tempfile.gettempdir()
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", where)  # pytest's own stay, to be looked at
-    made = Path(tempfile.mkdtemp(prefix="evalq-tests-", dir=where))
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest's own stay, to be looked at
+    made = Path(tempfile.mkdtemp(prefix="evalq-tests-"))
     made.chmod(0o1777)  # some tests are other users
     os.environ["TMPDIR"] = tempfile.tempdir = str(made)
     os.environ["XDG_STATE_HOME"] = str(made / "state")  # what runs are begun here is no business of the user's own
