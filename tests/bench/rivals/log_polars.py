@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import polars as pl
 
@@ -13,7 +14,7 @@ BETRAYAL = ["betray", "defect", "sabotage", "steal"]
 
 def main(path: str) -> None:
     """Print them as JSON."""
-    schema = {
+    schema: dict[str, Any] = {
         "turn": pl.Int64,
         "agent": pl.String,
         "decision": pl.String,
