@@ -1,7 +1,7 @@
 """Fair shares of what is scarce: a tree of names, such as class, team and run, whose shares are those of their weights.
 
-Whoever waits and has used the least, by weight, is next. Whoever was idle gets no credit for it: its share begins with
-that of the others.
+Of those that wait, the one that has used the least, by its weight, is next. Idle time earns no credit: the share of one
+that was idle begins at the share of the others.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Share(Generic[T]):
         self.queued += 1
 
     def take(self) -> tuple[list[Share[T]], asyncio.Future[T]] | None:
-        """Whoever is next, and waits no longer: the one that has used the least; None if nobody waits."""
+        """Take the turn of the one that has used the least of those that wait; None if nobody waits."""
         while self.queued:
             line: list[Share[T]] = [self]
             while not line[-1].turns:

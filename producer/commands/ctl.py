@@ -47,9 +47,9 @@ def _ctl(
 
         for name, target, value in given:
             set_limits(servers.client, target, **({"rate": value} if name == "rate" else {"in_flight": int(value)}))
-            told = "as in the targets file" if value < 0 else f"{value:g}" if value else "no limit"
+            limit = "as in the targets file" if value < 0 else f"{value:g}" if value else "no limit"
             what = "calls a minute" if name == "rate" else "calls in flight"
-            click.echo(printed(f"{target}: {what}: {told}, on all callers within a second"), err=True)
+            click.echo(printed(f"{target}: {what}: {limit}, on all callers within a second"), err=True)
         if as_json:
             click.echo(canonical_json(_facts(servers, sweeps)))
         elif not (hold or go_on or cancel_case or requeue or given):
@@ -114,7 +114,7 @@ def _steer_cases(
         if (cancel_case or requeue) and (state is None or state.state != "open"):
             raise UsageError(f"{sweep.header.run}: its calls are over ({state.state if state else 'gone'})")
         _each(hold, known, sweep.hold, "held back: no further call of it is made")
-        _each(go_on, known, lambda cases, sweep=sweep: sweep.hold(cases, go=True), "goes on")  # type: ignore[misc]
+        _each(go_on, known, lambda cases, sweep=sweep: sweep.hold(cases, go=True), "goes on")  # type: ignore[misc]  # a lambda with a default
         for name in requeue:
             if name in known:
                 count = sweep.requeue([known[name]])
@@ -125,11 +125,11 @@ def _steer_cases(
                 click.echo(printed(f"{name}: cancelled; {plural(count, 'call')} had no output"), err=True)
 
 
-def _each(names: tuple[str, ...], known: Mapping[str, int], step: Callable[[list[int]], None], told: str) -> None:
+def _each(names: tuple[str, ...], known: Mapping[str, int], step: Callable[[list[int]], None], done: str) -> None:
     if cases := [known[name] for name in names if name in known]:
         step(cases)
     for name in (name for name in names if name in known):
-        click.echo(printed(f"{name}: {told}"), err=True)
+        click.echo(printed(f"{name}: {done}"), err=True)
 
 
 def _config(servers: Servers, sweep: Steering) -> str:

@@ -54,7 +54,7 @@ def die_once() -> str:
     if died.exists():
         return "alive"
     died.touch()
-    print("the disk is full", file=sys.stderr, flush=True)  # noqa: T201
+    print("the disk is full", file=sys.stderr, flush=True)  # noqa: T201 - what a server logs
     os._exit(3)
 
 

@@ -39,4 +39,4 @@ for line in sys.stdin:
     message = json.loads(line)
     if "id" in message and (message.get("params") or {}).get("name") != "silent":
         replied = answer(message["method"], message.get("params") or {})
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **replied}), flush=True)  # noqa: T201
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **replied}), flush=True)  # noqa: T201 - the protocol

@@ -39,7 +39,7 @@ class Kinds(NamedTuple):
         """The chance of each of some conversations."""
         if self.rare is not None:
             share, first, second = self.rare
-            return np.where(source.random(cases) < share, first, second).tolist()  # type: ignore[no-any-return]
+            return np.where(source.random(cases) < share, first, second).tolist()  # type: ignore[no-any-return]  # numpy says Any
         if self.correlation == 0.0 or self.mean in (0.0, 1.0):
             return [self.mean] * cases
         size = 1 / self.correlation - 1

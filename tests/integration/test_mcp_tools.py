@@ -88,7 +88,7 @@ def test_a_server_answers_beside_canned_results(service: tuple[Agent, str], tmp_
     processes = [int(pid) for (pid,) in logged(tmp_path, "started")]
     assert len(processes) == 2
     for pid in processes:
-        wait_until(lambda: not runs(pid), "the server has ended")  # noqa: B023
+        wait_until(lambda: not runs(pid), "the server has ended")  # noqa: B023 - before the next round
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_killed_process_of_the_fleet_leaves_results_to_others(
     assert len(times) == 12
     assert sum(times.values()) - 12 <= 4
     for (pid,) in logged(tmp_path, "started"):
-        wait_until(lambda: not runs(int(pid)), "the server has ended")  # noqa: B023
+        wait_until(lambda: not runs(int(pid)), "the server has ended")  # noqa: B023 - before the next round
 
 
 def test_a_tool_that_nobody_answers_ends_the_answer_beside_a_server(service: tuple[Agent, str], tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import signal
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ import pytest
 
 from tests.agents.providers import Says, completion
 from tests.agents.server import Agent, marker_in, running_agent
-from tests.integration.harness import Server, evalq, start_evalq, wait_until
+from tests.integration.harness import Server, evalq, wait_until
 from tests.integration.test_lost_calls import calling, finish
-from tests.integration.test_tools import CHECKS, DEFINITION, lines
+from tests.integration.test_tools import CHECKS, DEFINITION, lines, sweep_killed_thrice
 from tests.integration.test_tools import model as agent_model
 
 THREE = "Ask for the weather in {city}, then in Daegu, then in Jeju."
@@ -190,22 +189,10 @@ def test_no_call_of_either_is_paid_twice_beyond_those_in_flight(
     service: tuple[Agent, str], tmp_path: Path, kind: signal.Signals
 ) -> None:
     agent, url = service
-    seed = random.randrange(1 << 30)
-    print("seed", seed)  # noqa: T201 - pytest shows it where the test fails
-    chosen = random.Random(seed)
     write(tmp_path, url, [case(f"c{n}", f"Oslo{n}") for n in range(6)])
     needed, lanes = 6 * 10, 6
     agent.reply_seconds = 0.02
-    for round_ in range(4):
-        words = CHECKS if round_ == 0 else ("resume", "run")
-        process = start_evalq(*words, cwd=tmp_path)
-        if round_ == 3:
-            assert process.wait(120) == 0
-            break
-        goal = (round_ + 1) * needed // 5 + chosen.randrange(6)
-        wait_until(lambda: len(agent.requests) >= goal or process.poll() is not None, "calls are made")  # noqa: B023
-        process.send_signal(kind)
-        process.wait(60)
+    sweep_killed_thrice(agent, tmp_path, kind, needed)
     in_flight = 3 * lanes if kind == signal.SIGKILL else 0
     assert needed <= len(agent.requests) <= needed + in_flight
     for name, line in lines(tmp_path).items():
@@ -232,7 +219,7 @@ def test_a_fleet_gives_the_same_conversations_after_two_kills(
     agent.reply_seconds = 0.05
     for goal in (17, 40):
         with calling(tmp_path, server, 6):
-            wait_until(lambda: len(agent.requests) - before >= goal, "conversations are under way")  # noqa: B023
+            wait_until(lambda: len(agent.requests) - before >= goal, "conversations are under way")  # noqa: B023 - before the next round
     message = finish(tmp_path, server)
     needed = 6 * 10
     assert needed <= len(agent.requests) - before <= needed + message["lost"]

@@ -30,6 +30,25 @@ def weather(call):
 """
 
 
+def sweep_killed_thrice(agent: Agent, folder: Path, kind: signal.Signals, needed: int) -> None:
+    """Run the sweep of ``folder``, which needs so many calls, to its end; ``kind`` ends it at three random places."""
+    seed = random.randrange(1 << 30)
+    print("seed", seed)  # noqa: T201 - pytest shows it where the test fails
+    chosen = random.Random(seed)
+    process = start_evalq(*CHECKS, cwd=folder)
+    for part in (1, 2, 3):
+        goal = part * needed // 5 + chosen.randrange(6)
+
+        def reached(goal: int = goal, process: Any = process) -> bool:
+            return len(agent.requests) >= goal or process.poll() is not None
+
+        wait_until(reached, "calls are made")
+        process.send_signal(kind)
+        process.wait(60)
+        process = start_evalq("resume", "run", cwd=folder)
+    assert process.wait(120) == 0
+
+
 def model(path: str, data: Any) -> dict[str, Any]:
     """Asks for the weather of the last city that the user names, and says what the tool gave; after an error, it asks
     for Seoul.
@@ -165,9 +184,6 @@ def test_no_turn_is_paid_twice_beyond_those_in_flight(
 ) -> None:
     """Killed three times at random places, the conversations go on where they were, and end as if nothing had been."""
     agent, url = service
-    seed = random.randrange(1 << 30)
-    print("seed", seed)  # noqa: T201 - pytest shows it where the test fails
-    chosen = random.Random(seed)
     turns = ["And in Daegu?", "And in Jeju?", "And in Busan?"]
     cases = [
         case(f"c{n}", f"Oslo{n}", {"max-turns": 8}, turns=turns, tool_results={"weather": f"rain{n}"}) for n in range(6)
@@ -175,16 +191,7 @@ def test_no_turn_is_paid_twice_beyond_those_in_flight(
     write(tmp_path, url, "canned", cases)
     needed, lanes = 6 * 8, 6
     agent.reply_seconds = 0.02
-    for round_ in range(4):
-        words = CHECKS if round_ == 0 else ("resume", "run")
-        process = start_evalq(*words, cwd=tmp_path)
-        if round_ == 3:
-            assert process.wait(120) == 0
-            break
-        goal = (round_ + 1) * needed // 5 + chosen.randrange(6)
-        wait_until(lambda: len(agent.requests) >= goal or process.poll() is not None, "calls are made")  # noqa: B023
-        process.send_signal(kind)
-        process.wait(60)
+    sweep_killed_thrice(agent, tmp_path, kind, needed)
     # A call in flight when the process died is made again, and nothing else is.
     in_flight = 3 * lanes if kind == signal.SIGKILL else 0
     assert needed <= len(agent.requests) <= needed + in_flight
@@ -233,7 +240,7 @@ def test_a_killed_process_of_the_fleet_leaves_its_conversations_to_others(
     agent.reply_seconds = 0.05
     for goal in (14, 30):
         with calling(tmp_path, server, 6):
-            wait_until(lambda: len(agent.requests) >= goal, "conversations are under way")  # noqa: B023
+            wait_until(lambda: len(agent.requests) >= goal, "conversations are under way")  # noqa: B023 - before the next round
     message = finish(tmp_path, server)
     needed = 6 * 8
     assert message["recorded"] == 6

@@ -1,4 +1,4 @@
-"""The calls in flight of one process, shared fairly: a free lane goes to whoever had the fewest seconds of work.
+"""The calls in flight of one process, shared fairly: a free lane goes to the run that had the fewest seconds of work.
 
 At each level of `evalq.workers.fair_shares`, those that want a lane get seconds of work in proportion to their weights.
 Seconds count, not calls: a sweep of slow calls gets fewer.

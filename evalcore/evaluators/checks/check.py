@@ -91,8 +91,10 @@ class CompiledCheck:
             self._of = "user"
         self._of_answer = shared.at is None and self._of == "answer"
         # A judge of the whole conversation, or a program that looks at what is left, sees the calls, too.
-        acts = self._at_record or self._of != "answer" or (made is not None and made.wants_calls)
-        self.wants_calls = acts and not negated and self.weight > 0
+        acts = self._of in ("conversation", "record") or (made is not None and made.wants_calls)
+        # Other keys of the record say nothing of calls: with them, an answer without a text would pass.
+        acts = acts or (self._at_record and self._at is not None and self._at[:1] in (("messages",), ("tool_calls",)))
+        self.wants_calls = acts and not negated and not self.about_user and self.weight > 0
 
     def judge(self, answer: CheckedAnswer) -> CheckVerdict:
         """The verdict on ``answer``."""

@@ -92,12 +92,14 @@ def test_an_answer_of_tool_calls_alone_passes_no_check_of_its_text(check: dict[s
         *(({"any": [{"contains": "x"}, {"calls-tool": "search"}]}, True), ({"not-calls-tool": "book"}, False)),
         *(({"forbidden-tools": ["book"]}, False), ({"no-repeat": True}, False), ({"max-tool-calls": 2}, False)),
         *(({"finish": "tool_calls"}, True), ({"finish": ["stop"]}, False)),
-        *(({"calls-tool": "search", "weight": 0}, False), ({"equals": 1, "at": "$record.extra.n"}, True)),
+        *(({"calls-tool": "search", "weight": 0}, False), ({"equals": 1, "at": "$record.extra.n"}, False)),
+        *(({"max-length": 9, "at": "$record.tool_calls[0].name"}, True), ({"max-length": 99, "about": "user"}, False)),
     ],
 )
 def test_beside_a_check_that_wants_calls_an_answer_may_have_no_text(wanting: dict[str, Any], passes: bool) -> None:
     """Its author expects calls: there no text is an empty text."""
-    record = {"case": "n", "output": None, "finish": "tool_calls", "tool_calls": [{"name": "search"}]}
+    said = [{"role": "user", "content": "x?"}]
+    record = {"case": "n", "output": None, "finish": "tool_calls", "tool_calls": [{"name": "search"}], "messages": said}
     cases = [{"id": "n", "checks": [wanting, {"not-contains": "x"}, {"not-refusal": True}]}]
     assert (judged({**record, "extra": {"n": 1}}, cases=cases).status == "passed") == passes
 

@@ -145,7 +145,7 @@ time.sleep(600)
 
     using(tmp_path, work, argv=(sys.executable, "stays.py", "say"))
     for pid in map(int, (tmp_path / "pids").read_text().split()):
-        wait_until(lambda: not runs(pid), "it has ended")  # noqa: B023
+        wait_until(lambda: not runs(pid), "it has ended")  # noqa: B023 - before the next round
 
 
 @pytest.mark.parametrize(
