@@ -287,7 +287,9 @@ def missing_checks(
             _demand(cause, allowed, beyond=beyond),
             "critical" if beyond or policy.missing is not None else "advisory",
             "NO-GO" if own else "INCONCLUSIVE",
-            _short(lacking, short) if cause == "short" else _reason(lacking, allowed, own=own, beyond=beyond),
+            _short(lacking, short)
+            if cause == "short"
+            else _reason(lacking, allowed, own=own, beyond=beyond, by=_losers(run)),
             value=sum(each.missing for each in lacking.cand),
             cases=tuple(sorted(short) if cause == "short" else lacking.alone)[:_SHOWN],
             # Losses belong to no family of the candidate's errors: they cannot block.
@@ -322,12 +324,19 @@ def incomplete(run: RunCases) -> bool:
     return bool(run.records.get("dead")) or bool(run.target and run.cases.unrecorded)
 
 
-def _reason(lacking: _Lacking, allowed: int, *, own: bool, beyond: bool) -> str:
+def _losers(run: RunCases) -> str:
+    """Who may have lost answers of a run."""
+    if run.usage is not None and run.usage.users:
+        return "The server, the network, a worker or the simulated user"
+    return "The server, the network or a worker"
+
+
+def _reason(lacking: _Lacking, allowed: int, *, own: bool, beyond: bool, by: str) -> str:
     (lost, of), (before, of_before) = (
         (sum(each.missing for each in side), sum(each.planned for each in side))
         for side in (lacking.cand, lacking.base)
     )
-    what = "The candidate gave no usable answer for" if own else "The server, the network or a worker lost"
+    what = "The candidate gave no usable answer for" if own else f"{by} lost"
     alone = f"; {plural(len(lacking.alone), 'case')} without any answer" if lacking.alone else ""
     counts = f"{what} {lost:,} of {of:,} answers ({before:,} of {of_before:,} in the baseline{alone})"
     if own:

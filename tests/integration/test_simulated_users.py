@@ -350,3 +350,24 @@ def test_turns_and_a_user_contradict_each_other(tmp_path: Path) -> None:
     write(tmp_path, "http://127.0.0.1:1/v1", [{**case("a"), "turns": ["And now?"]}])
     ended = evalq(*CHECKS, cwd=tmp_path)
     assert (ended.returncode, "cases[0].turns: give `user`" in ended.stderr) == (2, True)
+
+
+def test_conversations_that_the_user_loses_are_no_go_and_blame_nobody_else(
+    service: tuple[Agent, str], tmp_path: Path
+) -> None:
+    """Against a run that answered all: a gate that does not look at what is missing would call it as good."""
+    agent, url = service
+    agent.reply = model
+    write(tmp_path, url, [case(f"c{n}", "Oslo") for n in range(12)])
+    (tmp_path / "policy.yaml").write_text("gates: [{metric: checks.pass_rate, max_drop: 0.5}]\n")
+    assert evalq(*CHECKS[:-1], "base", cwd=tmp_path).returncode == 0
+
+    def silent(path: str, data: Any) -> dict[str, Any]:
+        return completion(Says(text="")) if data["model"] == "customer" else model(path, data)
+
+    agent.reply = silent
+    assert evalq(*CHECKS, cwd=tmp_path).returncode == 3
+    decided = evalq("gate", "run", "--baseline", "base", "--policy", "policy.yaml", cwd=tmp_path)
+    assert decided.returncode == 3, decided.stdout
+    assert decided.stdout.startswith("# INCONCLUSIVE")
+    assert "The server, the network, a worker or the simulated user lost 12 of 12 answers" in decided.stdout
